@@ -1,0 +1,71 @@
+//! Indices of the per-CPU counters: what was seen, and why something was not delivered.
+//!
+//! They reconcile: operations seen = aggregated + dropped by reason + still in flight; events offered to a
+//! ring = submitted + dropped by reason.
+
+/// UIO operations whose entry was seen.
+pub const UIO_SEEN: u32 = 0;
+/// UIO operations whose exit was counted into a series.
+pub const UIO_AGGREGATED: u32 = 1;
+/// Entry dropped: the thread's in-flight slot is held by another thread (two tids in one slot).
+pub const DROP_INFLIGHT_COLLISION: u32 = 2;
+/// Exit seen without an entry: begun before the trace, or the entry was missed.
+pub const DROP_EXIT_WITHOUT_ENTRY: u32 = 3;
+/// An entry found the thread's previous operation still open: that one's exit was missed.
+pub const DROP_EXIT_MISSED: u32 = 4;
+/// No free series left for another (device, operation) on this CPU.
+pub const DROP_SERIES_FULL: u32 = 5;
+/// Minor number above what the device table holds.
+pub const DROP_MINOR_RANGE: u32 = 6;
+/// A read of kernel memory failed; the operation or event is lost.
+pub const DROP_READ_FAULT: u32 = 7;
+/// Lifecycle events offered to their ring.
+pub const LIFECYCLE_SEEN: u32 = 8;
+/// Lifecycle events in the ring.
+pub const LIFECYCLE_SUBMITTED: u32 = 9;
+/// Lifecycle events lost: ring full, or its lock taken in NMI context.
+pub const DROP_LIFECYCLE_RING: u32 = 10;
+/// Slow samples offered to their ring.
+pub const SLOW_SEEN: u32 = 11;
+/// Slow samples in the ring.
+pub const SLOW_SUBMITTED: u32 = 12;
+/// Slow samples lost: ring full.
+pub const DROP_SLOW_RING: u32 = 13;
+/// Operations that left before the lock (uio_write with a wrong size, ...) or that had no device.
+pub const UIO_NO_DEVICE: u32 = 14;
+/// Number of counters.
+pub const COUNTERS: u32 = 16;
+
+/// The counter's name in JSON and on the screen.
+pub const fn name(index: u32) -> &'static str {
+    match index {
+        UIO_SEEN => "uio_seen",
+        UIO_AGGREGATED => "uio_aggregated",
+        DROP_INFLIGHT_COLLISION => "inflight_collision",
+        DROP_EXIT_WITHOUT_ENTRY => "exit_without_entry",
+        DROP_EXIT_MISSED => "exit_missed",
+        DROP_SERIES_FULL => "series_full",
+        DROP_MINOR_RANGE => "minor_range",
+        DROP_READ_FAULT => "read_fault",
+        LIFECYCLE_SEEN => "lifecycle_seen",
+        LIFECYCLE_SUBMITTED => "lifecycle_submitted",
+        DROP_LIFECYCLE_RING => "lifecycle_ring",
+        SLOW_SEEN => "slow_seen",
+        SLOW_SUBMITTED => "slow_submitted",
+        DROP_SLOW_RING => "slow_ring",
+        UIO_NO_DEVICE => "uio_no_device",
+        _ => "reserved",
+    }
+}
+
+/// The counters that mean a loss, in display order.
+pub const DROPS: [u32; 8] = [
+    DROP_LIFECYCLE_RING,
+    DROP_SLOW_RING,
+    DROP_INFLIGHT_COLLISION,
+    DROP_EXIT_MISSED,
+    DROP_EXIT_WITHOUT_ENTRY,
+    DROP_SERIES_FULL,
+    DROP_MINOR_RANGE,
+    DROP_READ_FAULT,
+];

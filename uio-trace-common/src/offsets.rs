@@ -1,0 +1,82 @@
+//! Where members are in this kernel's structs, and the other settings the BPF side gets.
+//!
+//! Rust programs carry no CO-RE relocations, so user space reads the offsets from BTF and hands them over.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A member this kernel does not have. The plan drops what needs it.
+pub const ABSENT: u32 = u32::MAX;
+
+/// Settings fixed before the programs load: offsets in vmlinux's structs (bytes) and thresholds.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Settings {
+    /// Operations at least this long (ns) are also sent as slow samples.
+    pub slow_ns: u64,
+    /// `file.private_data`
+    pub file_private_data: u32,
+    /// `file.f_inode`
+    pub file_f_inode: u32,
+    /// `inode.i_rdev`
+    pub inode_i_rdev: u32,
+    /// `task_struct.pid` (the thread id)
+    pub task_pid: u32,
+    /// `task_struct.tgid`
+    pub task_tgid: u32,
+    /// `task_struct.comm`
+    pub task_comm: u32,
+    /// `device.driver_data`
+    pub device_driver_data: u32,
+    /// `vm_fault.vma`
+    pub vm_fault_vma: u32,
+    /// `vm_area_struct.vm_private_data`
+    pub vma_private_data: u32,
+    /// `mm_struct.ioctx_table`
+    pub mm_ioctx_table: u32,
+    /// `percpu_ref.percpu_count_ptr`
+    pub ref_count_ptr: u32,
+    /// `percpu_ref.data` (5.10+)
+    pub ref_data: u32,
+    /// `percpu_ref_data.count`
+    pub data_count: u32,
+    /// `percpu_ref_data.release`
+    pub data_release: u32,
+    /// `percpu_ref_data.confirm_switch`
+    pub data_confirm: u32,
+    /// `percpu_ref_data.rcu`
+    pub data_rcu: u32,
+    /// `percpu_ref_data.ref`
+    pub data_ref: u32,
+    /// `kioctx.users`
+    pub kioctx_users: u32,
+    /// `kioctx.reqs`
+    pub kioctx_reqs: u32,
+    /// `kioctx.user_id`
+    pub kioctx_user_id: u32,
+    /// `sizeof(struct device)`
+    pub device_size: u32,
+    /// Only this process is traced (0: all). The tool's `--pid`.
+    pub target_tgid: u32,
+    /// The tool's own process: its uio operations (none) and refs are marked.
+    pub own_tgid: u32,
+    /// 1: `mutex` has an owner word at offset 0 whose low 3 bits are flags (not on PREEMPT_RT).
+    pub mutex_owner_word: u32,
+}
+
+/// Offsets in the `uio` module's structs. Set when the module is there, since its BTF comes and goes with it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct UioOffsets {
+    /// `uio_listener.dev`
+    pub listener_dev: u32,
+    /// `uio_device.minor`; [`ABSENT`] without module BTF (then `i_rdev` tells).
+    pub device_minor: u32,
+    /// First byte of `uio_device` that can be its info_lock.
+    pub lock_from: u32,
+    /// First byte after the last that can be its info_lock. With BTF the range is the one mutex.
+    pub lock_to: u32,
+    /// `uio_info.uio_dev`
+    pub info_uio_dev: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+}

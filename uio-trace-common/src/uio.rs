@@ -1,0 +1,95 @@
+//! UIO operations and the per-CPU series they are counted into.
+
+use crate::histogram::BUCKETS;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `uio_write`: runs the driver's irqcontrol under info_lock.
+pub const OP_WRITE: u32 = 0;
+/// `uio_read`: sleeps for an interrupt outside the lock.
+pub const OP_READ: u32 = 1;
+/// `uio_poll`
+pub const OP_POLL: u32 = 2;
+/// `uio_mmap`
+pub const OP_MMAP: u32 = 3;
+/// `uio_vma_fault`
+pub const OP_FAULT: u32 = 4;
+/// `uio_open`
+pub const OP_OPEN: u32 = 5;
+/// `uio_release`
+pub const OP_RELEASE: u32 = 6;
+/// `name_show`: read of /sys/class/uio/uioN/name
+pub const OP_NAME_SHOW: u32 = 7;
+/// `version_show`: read of /sys/class/uio/uioN/version
+pub const OP_VERSION_SHOW: u32 = 8;
+/// `uio_unregister_device`
+pub const OP_UNREGISTER: u32 = 9;
+/// Number of operations.
+pub const OPS: u32 = 10;
+
+/// Minor numbers the device table holds; the kernel hands out the lowest free one.
+pub const MAX_MINORS: u32 = 1024;
+
+/// Distinct errno values a series tells apart.
+pub const ERRNOS: usize = 6;
+
+/// Code in [`ErrnoCount`] for a page fault answered with an error (VM_FAULT_ERROR: SIGBUS to the process).
+pub const ERR_FAULT_SIGBUS: u32 = 1 << 16;
+
+/// Failures with one errno.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct ErrnoCount {
+    /// The positive errno (or [`ERR_FAULT_SIGBUS`]); 0: unused.
+    pub errno: u32,
+    /// How often; wraps.
+    pub count: u32,
+}
+
+/// One histogram of a series, in ns. Bucket counts wrap: the reader keeps the last reading and adds the difference.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SeriesHistogram {
+    /// Sum of the values.
+    pub sum: u64,
+    /// 2^64 - 1 - smallest value, so that zeroed memory means "none yet".
+    pub inverted_min: u64,
+    /// Largest value.
+    pub max: u64,
+    /// Values by `histogram::bucket_index`.
+    pub buckets: [u32; BUCKETS],
+}
+
+/// Everything counted for one operation of one device on one CPU. Self-describing, so that a CPU can hand out
+/// its series without asking another one.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct UioSeries {
+    /// Address of the `struct uio_device`; 0: series not handed out.
+    pub idev: u64,
+    /// When the first operation was counted (CLOCK_MONOTONIC).
+    pub first_ns: u64,
+    /// Minor number.
+    pub minor: u32,
+    /// Generation of that minor: a re-registered minor is another device.
+    pub generation: u32,
+    /// `OP_*`
+    pub op: u32,
+    /// Failures with an errno beyond the first [`ERRNOS`] distinct ones.
+    pub errors_other: u32,
+    /// Operations counted.
+    pub count: u64,
+    /// Operations that waited for info_lock.
+    pub contended: u64,
+    /// Waits for other locks inside the operation.
+    pub driver_waits: u64,
+    /// Their sum, ns.
+    pub driver_wait_ns: u64,
+    /// Failures by errno.
+    pub errnos: [ErrnoCount; ERRNOS],
+    /// Entry to exit.
+    pub latency: SeriesHistogram,
+    /// Wait for info_lock, contended operations only.
+    pub wait: SeriesHistogram,
+    /// From holding info_lock (from entry when uncontended) to exit, less driver lock waits. Not for read.
+    pub hold: SeriesHistogram,
+}

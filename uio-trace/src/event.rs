@@ -1,0 +1,319 @@
+//! The decoded, owned event: what `ingest` makes, a recording replays and [`crate::model::Model`] eats.
+//!
+//! Everything the model knows reaches it through [`Event`]; it never reads the kernel itself.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use uio_trace_common::uio as raw;
+
+/// CLOCK_MONOTONIC, nanoseconds: the clock of `bpf_ktime_get_ns`.
+pub type MonotonicNs = u64;
+
+/// A kernel address. Never an identity by itself: the kernel reuses memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KernelPtr(pub u64);
+
+/// A task at the moment of an event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Task {
+    /// Process id.
+    pub tgid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Thread name, printable (control characters replaced).
+    pub comm: String,
+}
+
+/// Operations that take info_lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UioOp {
+    /// `uio_write`
+    Write,
+    /// `uio_read`
+    Read,
+    /// `uio_poll`
+    Poll,
+    /// `uio_mmap`
+    Mmap,
+    /// `uio_vma_fault`
+    Fault,
+    /// `uio_open`
+    Open,
+    /// `uio_release`
+    Release,
+    /// `name_show`
+    NameShow,
+    /// `version_show`
+    VersionShow,
+    /// `uio_unregister_device`
+    Unregister,
+}
+
+impl UioOp {
+    /// All operations, in display order.
+    pub const ALL: [UioOp; raw::OPS as usize] = [
+        UioOp::Write,
+        UioOp::Read,
+        UioOp::Poll,
+        UioOp::Mmap,
+        UioOp::Fault,
+        UioOp::Open,
+        UioOp::Release,
+        UioOp::NameShow,
+        UioOp::VersionShow,
+        UioOp::Unregister,
+    ];
+
+    /// From the number used at the kernel boundary (`uio_trace_common::uio::OP_*`).
+    pub fn from_raw(op: u32) -> Option<UioOp> {
+        Self::ALL.get(op as usize).copied()
+    }
+
+    /// Name in JSON and on the screen.
+    pub fn name(self) -> &'static str {
+        match self {
+            UioOp::Write => "write",
+            UioOp::Read => "read",
+            UioOp::Poll => "poll",
+            UioOp::Mmap => "mmap",
+            UioOp::Fault => "fault",
+            UioOp::Open => "open",
+            UioOp::Release => "release",
+            UioOp::NameShow => "name_show",
+            UioOp::VersionShow => "version_show",
+            UioOp::Unregister => "unregister",
+        }
+    }
+}
+
+/// One event: when, by whom, what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub ts_ns: MonotonicNs,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened. The first group comes from the rings, the second from user space's own looking around.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A percpu_ref was killed by `by`.
+    RefKill {
+        /// The killer.
+        by: Task,
+        /// The ref.
+        reference: KernelPtr,
+        /// Release function; its name came before in [`EventKind::Symbol`].
+        release: KernelPtr,
+        /// Confirm callback, if one was given.
+        confirm: Option<KernelPtr>,
+        /// Already in atomic mode: no grace period follows.
+        already_atomic: bool,
+        /// Already dead: killed twice.
+        already_dead: bool,
+    },
+    /// A switch to atomic mode finished its grace period (RCU callback context: no task).
+    RefSwitched {
+        /// The ref.
+        reference: KernelPtr,
+        /// Release function.
+        release: KernelPtr,
+    },
+    /// A traced release function ran: last reference gone.
+    RefReleased {
+        /// The ref.
+        reference: KernelPtr,
+        /// Release function.
+        release: KernelPtr,
+    },
+    /// `exit_aio` entered by an mm with contexts.
+    ExitAioBegin {
+        /// The exiting task.
+        by: Task,
+        /// The mm.
+        mm: KernelPtr,
+    },
+    /// `exit_aio` returned.
+    ExitAioEnd {
+        /// The exiting task.
+        by: Task,
+        /// The mm.
+        mm: KernelPtr,
+    },
+    /// `io_destroy(2)` entered.
+    IoDestroyBegin {
+        /// The caller.
+        by: Task,
+        /// `aio_context_t`.
+        user_id: u64,
+    },
+    /// `io_destroy(2)` returned.
+    IoDestroyEnd {
+        /// The caller.
+        by: Task,
+        /// Return value: 0 or -errno.
+        ret: i64,
+    },
+    /// `kill_ioctx`: a context begins to drain.
+    AioKill {
+        /// The task that will wait.
+        by: Task,
+        /// The mm.
+        mm: KernelPtr,
+        /// The kioctx.
+        ctx: KernelPtr,
+        /// The wait it belongs to (`struct ctx_rq_wait` on the waiter's stack); `None`: nobody waits.
+        wait: Option<KernelPtr>,
+        /// `&ctx->users`
+        users: KernelPtr,
+        /// `&ctx->reqs`
+        reqs: KernelPtr,
+        /// `aio_context_t`.
+        user_id: u64,
+    },
+    /// `free_ioctx_users` ran for a context.
+    AioUsersReleased {
+        /// The kioctx.
+        ctx: KernelPtr,
+    },
+    /// `free_ioctx_reqs` ran for a context: it is drained, the waiter is woken if it was the last.
+    AioReqsReleased {
+        /// The kioctx.
+        ctx: KernelPtr,
+    },
+    /// A UIO operation at least as long as the slow threshold.
+    UioSlow(UioSlow),
+    /// `uio_unregister_device` returned: this generation of the minor is gone.
+    UioUnregistered {
+        /// By whom.
+        by: Task,
+        /// Which.
+        device: DeviceKey,
+        /// Entry to exit, ns.
+        latency_ns: u64,
+        /// Wait for info_lock, ns.
+        wait_ns: u64,
+    },
+
+    /// Name of an address used in events from now on.
+    Symbol {
+        /// The address.
+        addr: KernelPtr,
+        /// Function name.
+        name: String,
+        /// Module, if not in vmlinux.
+        module: Option<String>,
+    },
+    /// New reading of the UIO series, summed over CPUs, absolute since the trace began (never wraps, never falls).
+    UioReading(Vec<UioSeriesReading>),
+    /// What /sys/class/uio says now (all devices; one that is missing is gone).
+    UioDevices(Vec<UioDeviceInfo>),
+    /// The uio module (or built-in driver) came or went.
+    UioPresence(UioPresence),
+    /// The loss counters, absolute since the trace began, by name (`uio_trace_common::loss::name`), and what user space counted.
+    Counters(BTreeMap<String, u64>),
+    /// State of the probes; the whole list each time it changed.
+    Probes(Vec<crate::model::snapshot::Probe>),
+    /// Nothing happened until now: time passes.
+    Tick,
+}
+
+/// State of the uio driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UioPresence {
+    /// Not loaded.
+    Absent,
+    /// Loaded and traced since the event's time.
+    Present,
+}
+
+/// Which UIO device: a minor is reused, so with its generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeviceKey {
+    /// Minor number: the N of uioN.
+    pub minor: u32,
+    /// Counts re-registrations of the minor seen by the trace, from 0.
+    pub generation: u32,
+}
+
+/// One slow UIO operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UioSlow {
+    /// Who did it.
+    pub by: Task,
+    /// CPU at its end.
+    pub cpu: u32,
+    /// Device.
+    pub device: DeviceKey,
+    /// Operation.
+    pub op: UioOp,
+    /// Return value (0 or more: success; negative: -errno).
+    pub ret: i64,
+    /// Entry to exit.
+    pub latency_ns: u64,
+    /// Wait for info_lock.
+    pub wait_ns: u64,
+    /// Hold.
+    pub hold_ns: u64,
+    /// Waits for other locks.
+    pub driver_wait_ns: u64,
+    /// Who held info_lock when the wait began.
+    pub holder: Option<Task>,
+}
+
+/// A series of the kernel side, summed over CPUs; all figures absolute since the trace began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UioSeriesReading {
+    /// Device.
+    pub device: DeviceKey,
+    /// Address of its `struct uio_device`.
+    pub idev: KernelPtr,
+    /// Operation.
+    pub op: UioOp,
+    /// First operation counted.
+    pub first_ns: MonotonicNs,
+    /// Operations.
+    pub count: u64,
+    /// Operations that waited for info_lock.
+    pub contended: u64,
+    /// Waits for other locks.
+    pub driver_waits: u64,
+    /// Their sum.
+    pub driver_wait_ns: u64,
+    /// Failures by code (positive errno or `ERR_FAULT_SIGBUS`); code 0: errno unknown (more distinct ones than the kernel side tells apart).
+    pub errors: BTreeMap<u32, u64>,
+    /// Entry to exit.
+    pub latency: HistogramReading,
+    /// Wait for info_lock, contended operations only.
+    pub wait: HistogramReading,
+    /// Hold.
+    pub hold: HistogramReading,
+}
+
+/// A histogram of the kernel side; buckets are sparse, by `uio_trace_common::histogram::bucket_index`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistogramReading {
+    /// Sum of the values, ns.
+    pub sum: u64,
+    /// Smallest value, ns (0 when empty).
+    pub min: u64,
+    /// Largest value, ns.
+    pub max: u64,
+    /// (bucket index, count), ascending, no zero counts.
+    pub buckets: Vec<(u16, u64)>,
+}
+
+/// A device as sysfs shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UioDeviceInfo {
+    /// Minor number.
+    pub minor: u32,
+    /// `name` attribute (may be any text the driver chose).
+    pub name: String,
+    /// `version` attribute.
+    pub version: String,
+}

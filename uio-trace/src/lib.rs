@@ -1,0 +1,4 @@
+//! uio-trace: the rooms and the data path. See ARCHITECTURE.md.
+
+pub mod event;
+pub mod model;

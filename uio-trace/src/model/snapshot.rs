@@ -1,0 +1,420 @@
+//! The plain figures every reader shows: TUI, text, JSON and exporter take a [`Snapshot`] and nothing else.
+//!
+//! The names are those of the JSON records (docs/json.md); each struct serialises to one record. Durations are
+//! nanoseconds and end in `_ns`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything shown for one stretch of time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The stretch.
+    pub interval: Interval,
+    /// UIO driver: present or not.
+    pub uio_present: bool,
+    /// UIO devices that exist, or had operations in the interval; by minor, then generation.
+    pub uio_devices: Vec<UioDevice>,
+    /// percpu_ref owners with activity in the interval, or dying refs; by number of kills, descending.
+    pub ref_owners: Vec<RefOwner>,
+    /// AIO drains that ended in the interval, oldest first (bounded: see `aio_drains_omitted`).
+    pub aio_drains: Vec<AioDrain>,
+    /// Drains that ended in the interval and are no longer kept one by one.
+    pub aio_drains_omitted: u64,
+    /// Begun and not ended, longest first.
+    pub in_progress: Vec<InProgress>,
+    /// Named diagnoses, most costly first. Never empty: "nothing here" is one.
+    pub findings: Vec<Finding>,
+    /// Slow UIO operations of the interval, longest first (bounded).
+    pub slow_ops: Vec<SlowOp>,
+    /// What was lost.
+    pub loss: Loss,
+    /// Probes.
+    pub probes: Vec<Probe>,
+}
+
+/// A stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Begin, CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// End, CLOCK_MONOTONIC.
+    pub end_ns: u64,
+    /// end - start.
+    pub duration_ns: u64,
+}
+
+/// A distribution. Percentiles are midpoints of log-linear buckets (at most 6.25 % off), clamped to min and max.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Number of values.
+    pub count: u64,
+    /// Their sum (exact), ns.
+    pub sum: u64,
+    /// Smallest, ns (exact since the start; a bucket bound for a later interval); 0 when empty.
+    pub min: u64,
+    /// Largest, ns (likewise).
+    pub max: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Non-empty buckets, ascending.
+    pub buckets: Vec<Bucket>,
+}
+
+/// Values in [lo, hi), ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Lowest value.
+    pub lo: u64,
+    /// First value above.
+    pub hi: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// What serialises a UIO device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UioLock {
+    /// `info_lock`, a mutex: every stock kernel since 4.19.
+    Mutex,
+    /// A percpu_ref (`info_ref`): the 2022 proposal.
+    PercpuRef,
+    /// Not known.
+    Unknown,
+}
+
+/// Record `uio_device`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UioDevice {
+    /// Minor number.
+    pub minor: u32,
+    /// Re-registrations of this minor seen before, from 0.
+    pub generation: u32,
+    /// `uioN`.
+    pub sysfs_name: String,
+    /// What the driver calls it; `None`: not known (gone before it could be read).
+    pub name: Option<String>,
+    /// The driver's version text.
+    pub version: Option<String>,
+    /// Unregistered since (CLOCK_MONOTONIC); `None`: there.
+    pub gone_ns: Option<u64>,
+    /// What serialises it.
+    pub lock: UioLock,
+    /// Time info_lock was held (sum of hold of all operations but read) per time of the interval, 0..1; `None`: not known.
+    pub utilization: Option<f64>,
+    /// Mean number of threads waiting for info_lock (sum of waits per time of the interval).
+    pub mean_waiters: f64,
+    /// Operations, only those with a count, in `UioOp::ALL` order.
+    pub ops: Vec<UioOpFigures>,
+    /// Waits for other locks inside operations, sum.
+    pub driver_wait_ns: u64,
+    /// Number of them.
+    pub driver_waits: u64,
+}
+
+/// Figures of one operation of one device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UioOpFigures {
+    /// `write`, `read`, ...
+    pub op: String,
+    /// Operations.
+    pub count: u64,
+    /// Failures by errno name (EIO, ...; SIGBUS for a fault; "unknown").
+    pub errors: BTreeMap<String, u64>,
+    /// Operations that waited for info_lock.
+    pub contended: u64,
+    /// Entry to exit.
+    pub latency_ns: Histogram,
+    /// Wait for info_lock, contended operations only; `None`: no probe measures it on this kernel.
+    pub wait_ns: Option<Histogram>,
+    /// info_lock held; `None` for read (it sleeps outside the lock).
+    pub hold_ns: Option<Histogram>,
+}
+
+/// Record `ref_owner`: all percpu_refs with one release function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefOwner {
+    /// Who uses it, in words ("block queue usage", "AIO context users", or the symbol when not known).
+    pub owner: String,
+    /// Release symbol, with ` [module]` when it is in one.
+    pub release: String,
+    /// Kills.
+    pub kills: u64,
+    /// Kills that found the ref in atomic mode already: no grace period.
+    pub kills_already_atomic: u64,
+    /// Kills of a ref that was dead already: a kernel bug.
+    pub kills_already_dead: u64,
+    /// Switches to atomic mode completed (killed or not).
+    pub switches: u64,
+    /// Releases seen; `None`: this owner's release function is not traced.
+    pub released: Option<u64>,
+    /// Kill to switched: one RCU grace period and its callback's queueing.
+    pub grace_period_ns: Histogram,
+    /// Kill to release; empty when the release is not traced.
+    pub drain_ns: Histogram,
+    /// Killed, end not seen yet.
+    pub dying: u64,
+    /// Age of the oldest of them.
+    pub oldest_dying_ns: Option<u64>,
+    /// Last killer: comm (tgid).
+    pub last_killer: Option<String>,
+    /// The tool's own doing (BPF trampolines): hidden unless asked for.
+    pub own: bool,
+}
+
+/// Why contexts drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrainCause {
+    /// The process exited (or exec'ed): `exit_aio`.
+    ExitAio,
+    /// `io_destroy(2)`, one or a loop of them by one thread.
+    IoDestroy,
+}
+
+/// How the contexts of a drain overlapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrainVerdict {
+    /// One after another.
+    Serial,
+    /// Together.
+    Parallel,
+    /// One context only.
+    Single,
+}
+
+/// Record `aio_drain`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AioDrain {
+    /// Number of the drain since the trace began, from 1.
+    pub id: u64,
+    /// Why.
+    pub cause: DrainCause,
+    /// Process (as of the kill).
+    pub tgid: u32,
+    /// Thread that waits.
+    pub tid: u32,
+    /// Its comm at the kill.
+    pub comm: String,
+    /// Contexts drained.
+    pub contexts: u64,
+    /// Begin (exit_aio or first io_destroy entered), CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// Begin to end (exit_aio returned, last io_destroy returned).
+    pub wall_ns: u64,
+    /// Sum over contexts of kill to requests released.
+    pub sum_ns: u64,
+    /// How much of the contexts' time overlapped: 0 = one after another, 1 = all at once. (sum - union) / (sum - longest); 0 for one context.
+    pub overlap: f64,
+    /// Serial, parallel or single.
+    pub verdict: DrainVerdict,
+    /// What draining together would take: the longest context.
+    pub projected_parallel_ns: u64,
+    /// Index in `detail` of the critical context: the last to be drained (parallel) or the longest (serial).
+    pub critical: usize,
+    /// Phases of the critical context.
+    pub phases_ns: Phases,
+    /// Contexts, in order of their kill (bounded; `contexts` counts all).
+    pub detail: Vec<AioContext>,
+    /// An end may have been lost: figures are lower bounds.
+    pub uncertain: bool,
+}
+
+/// Where a context's drain spent its time. They follow each other and sum to the context's total.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Kill to users switched: a grace period.
+    pub users_gp: u64,
+    /// Users switched to `free_ioctx_users`: references held by system calls.
+    pub users_refs: u64,
+    /// `free_ioctx_users` to reqs switched: a grace period.
+    pub reqs_gp: u64,
+    /// reqs switched to `free_ioctx_reqs`: requests in flight.
+    pub reqs_io: u64,
+}
+
+/// One context of a drain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AioContext {
+    /// `aio_context_t`, in hex.
+    pub ctx: String,
+    /// Kill, relative to the drain's begin.
+    pub start_offset_ns: u64,
+    /// Kill to users switched; `None`: the switch is not traced on this kernel.
+    pub users_gp_ns: Option<u64>,
+    /// Users switched to users released.
+    pub users_refs_ns: Option<u64>,
+    /// Users released to reqs switched.
+    pub reqs_gp_ns: Option<u64>,
+    /// reqs switched to reqs released.
+    pub reqs_io_ns: Option<u64>,
+    /// Kill to reqs released.
+    pub total_ns: u64,
+    /// An event of this context was lost.
+    pub uncertain: bool,
+}
+
+/// Record `in_progress`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InProgress {
+    /// What: `aio_drain`, `percpu_ref`, ...
+    pub subject: String,
+    /// Owner in words.
+    pub owner: String,
+    /// Process.
+    pub tgid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Its comm.
+    pub comm: String,
+    /// What it waits for: `grace period`, `references`, `requests in flight`, ...
+    pub phase: String,
+    /// Age; `None`: began before the trace.
+    pub age_ns: Option<u64>,
+    /// More ("3 of 64 contexts left").
+    pub detail: String,
+    /// Its end may have been lost.
+    pub uncertain: bool,
+}
+
+/// How bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// For information, also "nothing here".
+    Info,
+    /// Costs time.
+    Warning,
+    /// Stuck, or most of the time lost.
+    Critical,
+}
+
+/// Record `finding`: a named diagnosis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable name: `uio_serialised`, `aio_serial_destroy`, `nothing_here`, ...
+    pub id: String,
+    /// How bad.
+    pub severity: Severity,
+    /// On what: `uio0 (name)`, `fio (1234)`.
+    pub subject: String,
+    /// One sentence with numbers and units.
+    pub text: String,
+    /// Time lost per second of wall time, for ranking.
+    pub cost: f64,
+    /// The numbers of the sentence.
+    pub evidence: BTreeMap<String, serde_json::Value>,
+}
+
+/// A slow UIO operation, one by one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowOp {
+    /// Device.
+    pub sysfs_name: String,
+    /// Operation.
+    pub op: String,
+    /// Process.
+    pub tgid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// comm.
+    pub comm: String,
+    /// Entry to exit.
+    pub latency_ns: u64,
+    /// Wait for info_lock.
+    pub wait_ns: u64,
+    /// Hold.
+    pub hold_ns: u64,
+    /// Waits for other locks.
+    pub driver_wait_ns: u64,
+    /// Who held info_lock when the wait began: `comm (tgid/tid)`.
+    pub holder: Option<String>,
+}
+
+/// Record `loss`. Reconciles: seen = aggregated + submitted + dropped + in flight; submitted = decoded + queued.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Operations and events seen in the kernel.
+    pub seen: u64,
+    /// Counted into histograms there.
+    pub aggregated: u64,
+    /// Put into a ring.
+    pub submitted: u64,
+    /// Taken out and understood here.
+    pub decoded: u64,
+    /// Lost, by reason; only reasons that occurred.
+    pub dropped: BTreeMap<String, u64>,
+    /// Open intervals whose end may be among the lost.
+    pub uncertain: u64,
+}
+
+impl Loss {
+    /// All that was lost.
+    pub fn total(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+}
+
+/// State of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeState {
+    /// Works.
+    Attached,
+    /// Its module is not loaded; it will be attached when it appears.
+    Waiting,
+    /// Does not work here; the reason says why.
+    Failed,
+    /// Another way of the same hook is in use.
+    NotNeeded,
+}
+
+/// One hook and how it is attached: an item of `meta.probes`, a row of `check` and of the probes screen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// `uio`, `lock`, `percpu_ref` or `aio`.
+    pub subject: String,
+    /// Kernel function or tracepoint.
+    pub hook: String,
+    /// State.
+    pub state: ProbeState,
+    /// Way of attachment in use: `fentry`, `kprobe`, `kretprobe`, `tp_btf`, `breakpoint`.
+    pub method: Option<String>,
+    /// Why it is not attached, or why not by the preferred way.
+    pub reason: Option<String>,
+    /// What is missing on the screen without it.
+    pub gives: String,
+    /// Required for the subject to be shown at all.
+    pub required: bool,
+}
+
+/// Record `meta`, once at the top of every output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// Version of these records.
+    pub schema_version: u32,
+    /// Tool, version, git hash, BPF object hash.
+    pub tool: String,
+    /// Host name.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// /proc/sys/kernel/random/boot_id
+    pub boot_id: String,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// The same moment on CLOCK_MONOTONIC.
+    pub started_ns: u64,
+    /// Probes at the start.
+    pub probes: Vec<Probe>,
+    /// RCU and preemption settings that explain grace periods: name -> value.
+    pub rcu: BTreeMap<String, String>,
+}
