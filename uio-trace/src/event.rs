@@ -222,6 +222,8 @@ pub enum EventKind {
     UioDevices(Vec<UioDeviceInfo>),
     /// The uio module (or built-in driver) came or went.
     UioPresence(UioPresence),
+    /// What this kernel's uio driver serialises a device with (from its BTF or symbols).
+    UioLockKind(crate::model::snapshot::UioLock),
     /// The loss counters, absolute since the trace began, by name (`uio_trace_common::loss::name`), and what user space counted.
     Counters(BTreeMap<String, u64>),
     /// State of the probes; the whole list each time it changed.

@@ -117,6 +117,25 @@ pub struct UioDevice {
     pub driver_wait_ns: u64,
     /// Number of them.
     pub driver_waits: u64,
+    /// Who held info_lock when slow operations began to wait for it, by their wait, descending (bounded).
+    pub blockers: Vec<Blocker>,
+}
+
+/// A holder of info_lock others waited for, from the slow samples of the interval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// What it did while it held the lock; `None`: it was not slow itself, so not known.
+    pub op: Option<String>,
+    /// Its comm.
+    pub comm: String,
+    /// Its process.
+    pub tgid: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// Slow operations that began to wait while it held the lock.
+    pub count: u64,
+    /// Sum of their waits.
+    pub wait_ns: u64,
 }
 
 /// Figures of one operation of one device.
@@ -228,17 +247,23 @@ pub struct AioDrain {
     pub uncertain: bool,
 }
 
-/// Where a context's drain spent its time. They follow each other and sum to the context's total.
+/// Where a context's drain spent its time, ns. The four phases follow each other and sum to the context's total;
+/// so do `users` and `reqs`. `None`: not known, because the event that ends the phase is not traced on this kernel
+/// or was lost (then `users` and `reqs` may still be known).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
     /// Kill to users switched: a grace period.
-    pub users_gp: u64,
+    pub users_gp: Option<u64>,
     /// Users switched to `free_ioctx_users`: references held by system calls.
-    pub users_refs: u64,
+    pub users_refs: Option<u64>,
     /// `free_ioctx_users` to reqs switched: a grace period.
-    pub reqs_gp: u64,
+    pub reqs_gp: Option<u64>,
     /// reqs switched to `free_ioctx_reqs`: requests in flight.
-    pub reqs_io: u64,
+    pub reqs_io: Option<u64>,
+    /// `users_gp` and `users_refs` together: kill to `free_ioctx_users`.
+    pub users: Option<u64>,
+    /// `reqs_gp` and `reqs_io` together: `free_ioctx_users` to `free_ioctx_reqs`.
+    pub reqs: Option<u64>,
 }
 
 /// One context of a drain.
@@ -256,8 +281,14 @@ pub struct AioContext {
     pub reqs_gp_ns: Option<u64>,
     /// reqs switched to reqs released.
     pub reqs_io_ns: Option<u64>,
+    /// Kill to users released: the first two phases together.
+    pub users_ns: Option<u64>,
+    /// Users released to reqs released: the last two phases together.
+    pub reqs_ns: Option<u64>,
     /// Kill to reqs released.
     pub total_ns: u64,
+    /// `io_destroy(2)` entered to returned; `None` for `exit_aio`, or when one of the two was not seen.
+    pub call_ns: Option<u64>,
     /// An event of this context was lost.
     pub uncertain: bool,
 }
@@ -339,7 +370,7 @@ pub struct SlowOp {
     pub holder: Option<String>,
 }
 
-/// Record `loss`. Reconciles: seen = aggregated + submitted + dropped + in flight; submitted = decoded + queued.
+/// Record `loss`. Reconciles: seen = aggregated + submitted + ignored + dropped + in flight; submitted = decoded + queued.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// Operations and events seen in the kernel.
@@ -350,6 +381,8 @@ pub struct Loss {
     pub submitted: u64,
     /// Taken out and understood here.
     pub decoded: u64,
+    /// Operations seen and rightly not counted: they left before the lock, or had no device.
+    pub ignored: u64,
     /// Lost, by reason; only reasons that occurred.
     pub dropped: BTreeMap<String, u64>,
     /// Open intervals whose end may be among the lost.
