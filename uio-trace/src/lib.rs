@@ -1,7 +1,12 @@
 //! uio-trace: the rooms and the data path. See ARCHITECTURE.md.
 
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod error;
 pub mod event;
 pub mod ingest;
 pub mod kernel;
 pub mod model;
 pub mod probes;
+pub mod version;

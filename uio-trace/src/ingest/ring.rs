@@ -78,10 +78,9 @@ impl RingReader {
     /// # Errors
     /// When the ring cannot be registered with the reactor.
     pub fn new(ring: RingBuf<MapData>) -> io::Result<RingReader> {
-        Ok(RingReader {
-            ring: AsyncFd::register_with_interest(ring, Interest::READABLE)?,
-            builder: BatchBuilder::default(),
-        })
+        // SAFETY: the ring owns its descriptor for as long as it lives and always names the same one.
+        let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }?;
+        Ok(RingReader { ring, builder: BatchBuilder::default() })
     }
 
     /// Waits until there is something, and takes it.

@@ -6,9 +6,10 @@ use super::{
     plan::{self, Outcome},
 };
 use crate::{
+    event::LockKind,
     kernel::{
         KernelFacts, Root, cpus,
-        offsets::{self, LockKind, UioLayout},
+        offsets::{self, UioLayout},
         read_btf,
     },
     model::snapshot::{Probe, ProbeState},
@@ -451,6 +452,11 @@ impl Session {
     /// A row for each hook.
     pub fn probes(&self) -> Vec<Probe> {
         self.hooks.iter().map(|h| h.outcome.probe.clone()).collect()
+    }
+
+    /// Ends the session and gives back what the kernel is.
+    pub fn into_facts(self) -> KernelFacts {
+        self.facts
     }
 
     /// What the kernel is.
