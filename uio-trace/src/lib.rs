@@ -5,6 +5,8 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod event;
+pub mod fast_map;
+pub mod format;
 pub mod ingest;
 pub mod kernel;
 pub mod model;

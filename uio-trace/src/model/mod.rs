@@ -1,3 +1,369 @@
 //! What is known about the traced kernel, built from [`crate::event::Event`]s alone.
+//!
+//! Events go in by [`Model::apply`], plain figures come out by [`Model::snapshot`]; every reader (screen, text, JSON,
+//! exporter, replay) shows those. The same events give the same snapshots: the model has no clock of its own, its now
+//! is the time of the latest event. It is bounded ([`limits`]); what does not fit is counted and shown.
+//!
+//! Subjects: [`uio`] (with [`slow`]), [`percpu_ref`] (with [`owners`]), [`aio`]. The refs of AIO contexts belong to the
+//! last two: a switch ends a grace period of a ref and a phase of a context.
 
+pub mod aio;
+pub mod errno;
+pub mod findings;
+pub mod histogram;
+pub mod limits;
+pub mod loss;
+pub mod owners;
+pub mod percpu_ref;
+pub mod slow;
 pub mod snapshot;
+pub mod uio;
+
+use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, Task};
+use crate::format::printable;
+use snapshot::{Interval, Loss, Probe, ProbeState, Snapshot};
+use std::collections::HashSet;
+
+/// What a model is told at its begin.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Begin of the trace, CLOCK_MONOTONIC; `None`: the first event's time.
+    pub start_ns: Option<MonotonicNs>,
+}
+
+/// Which stretch of time a snapshot is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// From the begin of the trace.
+    SinceStart,
+    /// From the last [`Model::begin_interval`] (or the begin of the trace).
+    Interval,
+}
+
+/// All that is known.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    start_ns: Option<MonotonicNs>,
+    interval_ns: Option<MonotonicNs>,
+    now_ns: MonotonicNs,
+    next_sweep_ns: MonotonicNs,
+    uio: uio::Uio,
+    slow: slow::SlowOps,
+    refs: percpu_ref::Refs,
+    aio: aio::Aio,
+    counters: loss::Counters,
+    probes: Vec<Probe>,
+    /// What the model itself could not keep, when the interval began.
+    own_losses_before: [u64; OWN_LOSSES.len()],
+}
+
+/// Reasons of the model's own losses.
+const OWN_LOSSES: [&str; 7] = [
+    "model_uio_full",
+    "model_blockers_full",
+    "model_owners_full",
+    "model_refs_full",
+    "model_refs_expired",
+    "model_contexts_full",
+    "model_drains_expired",
+];
+
+impl Model {
+    /// An empty model.
+    pub fn new(config: Config) -> Model {
+        Model {
+            start_ns: config.start_ns,
+            interval_ns: config.start_ns,
+            ..Model::default()
+        }
+    }
+
+    /// Takes an event in.
+    pub fn apply(&mut self, event: Event) {
+        let Event { ts_ns, kind } = event;
+        self.start_ns.get_or_insert(ts_ns);
+        self.interval_ns.get_or_insert(ts_ns);
+        self.now_ns = self.now_ns.max(ts_ns);
+        if from_ring(&kind) {
+            self.counters.applied += 1;
+        }
+        self.dispatch(ts_ns, kind);
+        if self.now_ns >= self.next_sweep_ns {
+            self.sweep();
+        }
+        while let Some(reference) = self.aio.gone_refs.pop() {
+            self.refs.forget(reference);
+        }
+    }
+
+    fn dispatch(&mut self, ts_ns: MonotonicNs, kind: EventKind) {
+        match kind {
+            EventKind::RefKill {
+                by,
+                reference,
+                release,
+                already_atomic,
+                already_dead,
+                confirm: _,
+            } => {
+                let of_context = self.aio.ref_killed(ts_ns, reference, already_atomic);
+                let aio = of_context.is_some();
+                let by = of_context.flatten().unwrap_or_else(|| clean(by));
+                let kill = percpu_ref::Kill {
+                    ts_ns,
+                    reference,
+                    release,
+                    already_atomic,
+                    already_dead,
+                    aio,
+                };
+                self.refs.kill(kill, by);
+            }
+            EventKind::RefSwitched { reference, release } => {
+                self.aio.ref_switched(ts_ns, reference);
+                self.refs.switched(ts_ns, reference, release);
+            }
+            EventKind::RefReleased { reference, release } => {
+                self.refs.released(ts_ns, reference, Some(release));
+            }
+            EventKind::ExitAioBegin { by, mm } => self.aio.exit_begin(ts_ns, clean(by), mm),
+            EventKind::ExitAioEnd { by, mm } => self.aio.exit_end(ts_ns, &by, mm),
+            EventKind::IoDestroyBegin { by, user_id: _ } => self.aio.destroy_begin(ts_ns, &by),
+            EventKind::IoDestroyEnd { by, ret } => self.aio.destroy_end(ts_ns, &by, ret),
+            EventKind::AioKill {
+                by,
+                mm,
+                ctx,
+                wait: Some(wait),
+                users,
+                reqs,
+                user_id,
+            } => {
+                self.aio.kill(
+                    aio::Kill {
+                        ts_ns,
+                        mm,
+                        ctx,
+                        wait,
+                        users,
+                        reqs,
+                        user_id,
+                    },
+                    clean(by),
+                );
+            }
+            // io_setup(2) failed after it had made the context: nobody waits for it.
+            EventKind::AioKill { wait: None, .. } => {}
+            EventKind::AioUsersReleased { ctx } => {
+                let users = self.aio.users_released(ts_ns, ctx);
+                self.context_ref_released(ts_ns, users);
+            }
+            EventKind::AioReqsReleased { ctx } => {
+                let reqs = self.aio.reqs_released(ts_ns, ctx);
+                self.context_ref_released(ts_ns, reqs);
+            }
+            EventKind::UioSlow(mut slow) => {
+                slow.by = clean(slow.by);
+                slow.holder = slow.holder.map(clean);
+                self.slow.apply(ts_ns, slow);
+            }
+            EventKind::UioUnregistered {
+                device,
+                by: _,
+                latency_ns: _,
+                wait_ns: _,
+            } => {
+                self.uio.unregistered(ts_ns, device);
+            }
+            EventKind::Symbol { addr, name, module } => {
+                if name == owners::UIO_INFO && module.as_deref() == Some("uio") {
+                    self.uio.lock_kind(snapshot::UioLock::PercpuRef);
+                }
+                let (name, module) = (printable(name), module.map(printable));
+                self.refs.symbol(addr, &name, module.as_deref());
+            }
+            EventKind::UioReading(readings) => self.uio.readings(readings),
+            EventKind::UioDevices(list) => self.uio.devices(ts_ns, list),
+            EventKind::UioPresence(presence) => self.uio.presence(ts_ns, presence),
+            EventKind::UioLockKind(lock) => self.uio.lock_kind(lock),
+            EventKind::Counters(counters) => {
+                if self.counters.apply(counters) {
+                    self.aio.mark_uncertain(ts_ns);
+                    self.refs.mark_uncertain(ts_ns);
+                }
+            }
+            EventKind::Probes(probes) => {
+                let attached = probes.iter().filter(|p| p.state == ProbeState::Attached);
+                self.refs
+                    .traced_hooks(attached.map(|p| p.hook.clone()).collect::<HashSet<_>>());
+                self.probes = probes;
+            }
+            EventKind::Tick => {}
+        }
+    }
+
+    fn context_ref_released(&mut self, ts_ns: MonotonicNs, reference: Option<KernelPtr>) {
+        if let Some(reference) = reference {
+            self.refs.released(ts_ns, reference, None);
+        }
+    }
+
+    fn sweep(&mut self) {
+        self.aio.sweep(self.now_ns);
+        self.refs.sweep(self.now_ns);
+        self.next_sweep_ns = self.now_ns.saturating_add(limits::SWEEP_INTERVAL_NS);
+    }
+
+    /// The running interval ends and another begins: [`Scope::Interval`] is about the time from now on.
+    pub fn begin_interval(&mut self, now_ns: MonotonicNs) {
+        self.apply(Event {
+            ts_ns: now_ns,
+            kind: EventKind::Tick,
+        });
+        self.interval_ns = Some(self.now_ns);
+        self.own_losses_before = self.own_losses();
+        self.uio.begin_interval();
+        self.slow.begin_interval();
+        self.refs.begin_interval();
+        self.aio.begin_interval();
+        self.counters.begin_interval();
+    }
+
+    /// The trace is over: ends what only waits for time to pass. For the last dump.
+    pub fn finish(&mut self, now_ns: MonotonicNs) {
+        self.apply(Event {
+            ts_ns: now_ns,
+            kind: EventKind::Tick,
+        });
+        self.aio.finish();
+    }
+
+    /// Time of the latest event.
+    pub fn now_ns(&self) -> MonotonicNs {
+        self.now_ns
+    }
+
+    /// The figures of a stretch of time, as of the latest event.
+    pub fn snapshot(&self, scope: Scope) -> Snapshot {
+        let in_interval = scope == Scope::Interval;
+        let start = if in_interval {
+            self.interval_ns
+        } else {
+            self.start_ns
+        };
+        let start_ns = start.unwrap_or(self.now_ns).min(self.now_ns);
+        let duration_ns = self.now_ns - start_ns;
+        let view = uio::View {
+            interval: in_interval,
+            start_ns,
+            duration_ns: duration_ns.max(1),
+            wait_measured: self.wait_measured(),
+        };
+        let (aio_drains, aio_drains_omitted) = self.aio.finished(in_interval);
+        let switches = self.probes.is_empty() || self.attached(percpu_ref::SWITCH_HOOK);
+        let mut in_progress = self
+            .refs
+            .in_progress(self.now_ns, |reference| self.aio.owns(reference));
+        in_progress.extend(self.aio.in_progress(self.now_ns, switches));
+        // Longest first; those that began before the trace are older than any.
+        in_progress.sort_by(|a, b| {
+            let age = |p: &snapshot::InProgress| p.age_ns.unwrap_or(u64::MAX);
+            let rest = |p: &snapshot::InProgress| (p.subject.clone(), p.tgid, p.tid, p.detail.clone());
+            age(b).cmp(&age(a)).then_with(|| rest(a).cmp(&rest(b)))
+        });
+        in_progress.truncate(limits::MAX_IN_PROGRESS);
+        let mut snapshot = Snapshot {
+            interval: Interval {
+                start_ns,
+                end_ns: self.now_ns,
+                duration_ns,
+            },
+            uio_present: self.uio.present(),
+            uio_devices: self.uio.snapshot(view, &self.slow),
+            ref_owners: self.refs.snapshot(in_interval, self.now_ns),
+            aio_drains,
+            aio_drains_omitted,
+            in_progress,
+            findings: Vec::new(),
+            slow_ops: self.slow.ops(in_interval),
+            loss: self.loss(in_interval),
+            probes: self.probes.clone(),
+        };
+        snapshot.findings = findings::diagnose(&snapshot);
+        snapshot
+    }
+
+    /// Some probe sees waits for info_lock; without news of the probes that is assumed.
+    fn wait_measured(&self) -> bool {
+        let mut lock = self.probes.iter().filter(|p| p.subject == "lock").peekable();
+        lock.peek().is_none() || lock.any(|p| p.state == ProbeState::Attached)
+    }
+
+    fn attached(&self, hook: &str) -> bool {
+        self.probes
+            .iter()
+            .any(|p| p.hook == hook && p.state == ProbeState::Attached)
+    }
+
+    fn loss(&self, interval: bool) -> Loss {
+        let mut loss = self.counters.loss(interval);
+        let before = if interval {
+            self.own_losses_before
+        } else {
+            [0; OWN_LOSSES.len()]
+        };
+        for ((name, now), before) in OWN_LOSSES.iter().zip(self.own_losses()).zip(before) {
+            if now > before {
+                loss.dropped.insert((*name).to_string(), now - before);
+            }
+        }
+        loss.uncertain = self.refs.uncertain() + self.aio.uncertain();
+        loss
+    }
+
+    /// In the order of [`OWN_LOSSES`].
+    fn own_losses(&self) -> [u64; OWN_LOSSES.len()] {
+        [
+            self.uio.refused,
+            self.slow.blockers_lost,
+            self.refs.owners_lost,
+            self.refs.open_lost,
+            self.refs.expired,
+            self.aio.refused,
+            self.aio.expired,
+        ]
+    }
+}
+
+/// Names come from the traced processes: nothing of them may reach a terminal as control characters.
+fn clean(task: Task) -> Task {
+    Task {
+        comm: printable(task.comm),
+        ..task
+    }
+}
+
+fn from_ring(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::RefKill { .. }
+        | EventKind::RefSwitched { .. }
+        | EventKind::RefReleased { .. }
+        | EventKind::ExitAioBegin { .. }
+        | EventKind::ExitAioEnd { .. }
+        | EventKind::IoDestroyBegin { .. }
+        | EventKind::IoDestroyEnd { .. }
+        | EventKind::AioKill { .. }
+        | EventKind::AioUsersReleased { .. }
+        | EventKind::AioReqsReleased { .. }
+        | EventKind::UioSlow(_)
+        | EventKind::UioUnregistered { .. } => true,
+        EventKind::Symbol { .. }
+        | EventKind::UioReading(_)
+        | EventKind::UioDevices(_)
+        | EventKind::UioPresence(_)
+        | EventKind::UioLockKind(_)
+        | EventKind::Counters(_)
+        | EventKind::Probes(_)
+        | EventKind::Tick => false,
+    }
+}

@@ -1,0 +1,49 @@
+//! Bounds of the model: with these it stays below a few tens of MiB whatever the host does. What does not fit is
+//! counted by reason and shown with the losses.
+
+/// UIO series (device, generation, operation) kept: 1024 minors with all their operations.
+pub const MAX_UIO_SERIES: usize = 1024 * 10;
+/// UIO devices (minor, generation) kept.
+pub const MAX_UIO_DEVICES: usize = 2048;
+/// Holders kept per scope, over all devices.
+pub const MAX_BLOCKERS: usize = 1024;
+/// Holders shown per device.
+pub const SHOWN_BLOCKERS: usize = 10;
+/// Last slow operation per (device, thread) kept, to tell what a holder did.
+pub const MAX_RECENT_HOLDERS: usize = 1024;
+/// Slow operations kept per scope, the longest.
+pub const MAX_SLOW_OPS: usize = 64;
+/// percpu_ref owners (release functions) kept.
+pub const MAX_REF_OWNERS: usize = 256;
+/// Killed percpu_refs whose end was not seen yet.
+pub const MAX_OPEN_REFS: usize = 16 * 1024;
+/// AIO contexts in open drains, drained ones included until their drain ends.
+pub const MAX_OPEN_CONTEXTS: usize = 16 * 1024;
+/// Threads with an open drain or call.
+pub const MAX_OPEN_THREADS: usize = 16 * 1024;
+/// Ended drains kept one by one.
+pub const MAX_FINISHED_DRAINS: usize = 256;
+/// Contexts kept of one ended drain.
+pub const MAX_DRAIN_DETAIL: usize = 512;
+/// Contexts kept of all ended drains together; beyond, the oldest drains go.
+pub const MAX_FINISHED_CONTEXTS: usize = 32 * 1024;
+/// Symbols kept (release and confirm functions: there are a few dozen in a kernel).
+pub const MAX_SYMBOLS: usize = 4096;
+/// Rows of `in_progress` in a snapshot, the longest.
+pub const MAX_IN_PROGRESS: usize = 1024;
+
+/// An interval whose end may have been lost is given up after this long without a sign of life, ns.
+pub const UNCERTAIN_LIFETIME_NS: u64 = 60_000_000_000;
+/// A gap between two `io_destroy` of one thread up to this long (ns) never ends a drain.
+pub const DESTROY_GAP_MIN_NS: u64 = 50_000_000;
+/// A gap longer than this (ns) always ends a drain.
+pub const DESTROY_GAP_MAX_NS: u64 = 1_000_000_000;
+/// In between, the gap may be the drain's age so far divided by this.
+pub const DESTROY_GAP_FRACTION: u64 = 10;
+/// Events of a thread may reach the model this much later (ns) than user space's own with the same time, since they
+/// wait in a ring: an open end is only concluded from silence after it.
+pub const RING_DELAY_NS: u64 = 200_000_000;
+/// `exit_aio` returns when its thread runs again after the last context: its end is given up after this, ns.
+pub const EXIT_END_GRACE_NS: u64 = 1_000_000_000;
+/// Time between two looks for what has to be closed, ns.
+pub const SWEEP_INTERVAL_NS: u64 = 10_000_000;

@@ -1,0 +1,362 @@
+//! percpu_refs: kills, grace periods and ends, by owner (release function).
+//!
+//! A kill opens an entry under the ref's address. The switch to atomic mode ends its grace period, the release its
+//! drain (lib/percpu-refcount.c: `percpu_ref_kill_and_confirm`, `percpu_ref_switch_to_atomic_rcu`). The kernel reuses
+//! the memory, so an address killed anew is another ref.
+
+use super::histogram::Recorder;
+use super::limits::{MAX_OPEN_REFS, MAX_REF_OWNERS, MAX_SYMBOLS, UNCERTAIN_LIFETIME_NS};
+use super::owners;
+use super::snapshot::{InProgress, RefOwner};
+use crate::event::{KernelPtr, MonotonicNs, Task};
+use crate::fast_map::PtrMap;
+use std::collections::{HashMap, HashSet};
+
+/// Where the end of a grace period is seen.
+pub const SWITCH_HOOK: &str = "percpu_ref_switch_to_atomic_rcu";
+
+/// Counts of an owner over a stretch of time.
+#[derive(Debug, Clone, Default)]
+struct Figures {
+    kills: u64,
+    already_atomic: u64,
+    already_dead: u64,
+    switches: u64,
+    released: u64,
+    grace_period: Recorder,
+    drain: Recorder,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Owner {
+    /// Symbol, with ` [module]`.
+    release: String,
+    /// Its function's releases are seen.
+    traced: bool,
+    total: Figures,
+    interval: Figures,
+    /// Of `last_killer`; its comm is kept apart so that its memory is reused.
+    killer: Option<u32>,
+    killer_comm: String,
+}
+
+/// A killed ref whose end was not seen.
+#[derive(Debug, Clone)]
+struct OpenRef {
+    owner: usize,
+    killed_ns: MonotonicNs,
+    switched: bool,
+    by: Task,
+    uncertain_since: Option<MonotonicNs>,
+}
+
+/// All refs.
+#[derive(Debug, Clone, Default)]
+pub struct Refs {
+    owners: Vec<Owner>,
+    by_release: PtrMap<usize>,
+    by_symbol: HashMap<String, usize>,
+    symbols: PtrMap<String>,
+    open: PtrMap<OpenRef>,
+    traced: HashSet<String>,
+    /// Kills that found no place, by bound.
+    pub owners_lost: u64,
+    /// Kills that were counted but are not followed.
+    pub open_lost: u64,
+    /// Given up: uncertain for [`UNCERTAIN_LIFETIME_NS`].
+    pub expired: u64,
+    any_uncertain: bool,
+    /// No probe sees the end of a grace period on this kernel.
+    switches_untraced: bool,
+}
+
+/// A kill, as its event says it.
+#[derive(Debug, Clone, Copy)]
+pub struct Kill {
+    /// When.
+    pub ts_ns: MonotonicNs,
+    /// The ref.
+    pub reference: KernelPtr,
+    /// Its release function.
+    pub release: KernelPtr,
+    /// No grace period follows.
+    pub already_atomic: bool,
+    /// Was dead.
+    pub already_dead: bool,
+    /// It belongs to a known AIO context, whose releases are always traced.
+    pub aio: bool,
+}
+
+impl Refs {
+    /// Name of an address.
+    pub fn symbol(&mut self, addr: KernelPtr, name: &str, module: Option<&str>) {
+        if self.symbols.len() >= MAX_SYMBOLS && !self.symbols.contains_key(&addr) {
+            return;
+        }
+        let symbol = match module {
+            Some(module) => format!("{name} [{module}]"),
+            None => name.to_string(),
+        };
+        if self.symbols.insert(addr, symbol.clone()).as_ref() == Some(&symbol) {
+            return;
+        }
+        // Named after its first use, or the address has changed hands with a module: look it up anew.
+        if let Some(index) = self.by_release.remove(&addr)
+            && let Some(owner) = self.owners.get_mut(index)
+            && owner.release == unnamed(addr)
+            && !self.by_symbol.contains_key(&symbol)
+        {
+            self.by_symbol.remove(&owner.release);
+            owner.release.clone_from(&symbol);
+            owner.traced |= self.traced.contains(bare(&symbol));
+            self.by_symbol.insert(symbol, index);
+            self.by_release.insert(addr, index);
+        }
+    }
+
+    /// Hooks that are attached: those that are release functions make their owners' ends known.
+    pub fn traced_hooks(&mut self, hooks: HashSet<String>) {
+        for owner in &mut self.owners {
+            owner.traced |= hooks.contains(bare(&owner.release));
+        }
+        self.switches_untraced = !hooks.contains(SWITCH_HOOK);
+        self.traced = hooks;
+    }
+
+    fn owner(&mut self, release: KernelPtr) -> Option<usize> {
+        if let Some(index) = self.by_release.get(&release) {
+            return Some(*index);
+        }
+        let symbol = self
+            .symbols
+            .get(&release)
+            .cloned()
+            .unwrap_or_else(|| unnamed(release));
+        let index = match self.by_symbol.get(&symbol) {
+            Some(index) => *index,
+            None if self.owners.len() >= MAX_REF_OWNERS => return None,
+            None => {
+                let traced = self.traced.contains(bare(&symbol));
+                self.owners.push(Owner {
+                    release: symbol.clone(),
+                    traced,
+                    ..Owner::default()
+                });
+                self.by_symbol.insert(symbol, self.owners.len() - 1);
+                self.owners.len() - 1
+            }
+        };
+        self.by_release.insert(release, index);
+        Some(index)
+    }
+
+    /// A kill by `by`.
+    pub fn kill(&mut self, kill: Kill, by: Task) {
+        let index = self.owner(kill.release);
+        let Some((index, owner)) = index.and_then(|i| Some((i, self.owners.get_mut(i)?))) else {
+            self.owners_lost += 1;
+            return;
+        };
+        owner.traced |= kill.aio;
+        owner.killer = Some(by.tgid);
+        owner.killer_comm.clone_from(&by.comm);
+        for figures in [&mut owner.total, &mut owner.interval] {
+            figures.kills += 1;
+            figures.already_dead += u64::from(kill.already_dead);
+            figures.already_atomic += u64::from(kill.already_atomic && !kill.already_dead);
+        }
+        if kill.already_dead {
+            // The first kill's entry stays: that ref is still on its way.
+            return;
+        }
+        // An open entry under this address lost its end, or its memory is another ref's now.
+        self.open.remove(&kill.reference);
+        let end_is_seen = owner.traced || !(kill.already_atomic || self.switches_untraced);
+        if !end_is_seen {
+            return;
+        }
+        if self.open.len() >= MAX_OPEN_REFS {
+            self.open_lost += 1;
+            return;
+        }
+        let open = OpenRef {
+            owner: index,
+            killed_ns: kill.ts_ns,
+            switched: kill.already_atomic,
+            by,
+            uncertain_since: None,
+        };
+        self.open.insert(kill.reference, open);
+    }
+
+    /// A switch to atomic mode finished its grace period.
+    pub fn switched(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, release: KernelPtr) {
+        let open = self.open.get_mut(&reference);
+        let index = match &open {
+            Some(open) => Some(open.owner),
+            None => self.owner(release),
+        };
+        let Some(owner) = index.and_then(|i| self.owners.get_mut(i)) else {
+            self.owners_lost += 1;
+            return;
+        };
+        let open = self.open.get_mut(&reference);
+        // A second switch without another kill (switch_to_atomic of a living ref came before) is no sample.
+        let sample = open
+            .as_ref()
+            .filter(|o| !o.switched)
+            .map(|o| ts_ns.saturating_sub(o.killed_ns));
+        for figures in [&mut owner.total, &mut owner.interval] {
+            figures.switches += 1;
+            if let Some(ns) = sample {
+                figures.grace_period.record(ns);
+            }
+        }
+        if let Some(open) = open {
+            open.switched = true;
+            // It was alive after the loss: its end is still to come.
+            open.uncertain_since = None;
+            if !owner.traced {
+                self.open.remove(&reference);
+            }
+        }
+    }
+
+    /// The last reference is gone. `release`: `None` where only the AIO context is known.
+    pub fn released(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, release: Option<KernelPtr>) {
+        let open = self.open.remove(&reference);
+        let index = match (&open, release) {
+            (Some(open), _) => Some(open.owner),
+            (None, Some(release)) => self.owner(release),
+            (None, None) => None,
+        };
+        let Some(owner) = index.and_then(|i| self.owners.get_mut(i)) else {
+            return;
+        };
+        owner.traced = true;
+        for figures in [&mut owner.total, &mut owner.interval] {
+            figures.released += 1;
+            if let Some(open) = &open {
+                figures.drain.record(ts_ns.saturating_sub(open.killed_ns));
+            }
+        }
+    }
+
+    /// The ref is known to be gone, its release was not seen.
+    pub fn forget(&mut self, reference: KernelPtr) {
+        self.open.remove(&reference);
+    }
+
+    /// Lifecycle events were lost before `ts_ns`.
+    pub fn mark_uncertain(&mut self, ts_ns: MonotonicNs) {
+        for open in self.open.values_mut().filter(|o| o.killed_ns <= ts_ns) {
+            open.uncertain_since.get_or_insert(ts_ns);
+            self.any_uncertain = true;
+        }
+    }
+
+    /// Gives up what has been uncertain for too long.
+    pub fn sweep(&mut self, now_ns: MonotonicNs) {
+        if !self.any_uncertain {
+            return;
+        }
+        let before = self.open.len();
+        let deadline = now_ns.saturating_sub(UNCERTAIN_LIFETIME_NS);
+        self.open
+            .retain(|_, o| o.uncertain_since.is_none_or(|since| since > deadline));
+        self.expired += (before - self.open.len()) as u64;
+        self.any_uncertain = self.open.values().any(|o| o.uncertain_since.is_some());
+    }
+
+    /// A new interval begins.
+    pub fn begin_interval(&mut self) {
+        for owner in &mut self.owners {
+            let f = &mut owner.interval;
+            f.grace_period.clear();
+            f.drain.clear();
+            (f.kills, f.already_atomic, f.already_dead, f.switches, f.released) = (0, 0, 0, 0, 0);
+        }
+    }
+
+    /// Open entries that may have lost their end.
+    pub fn uncertain(&self) -> u64 {
+        self.open.values().filter(|o| o.uncertain_since.is_some()).count() as u64
+    }
+
+    /// Records `ref_owner`.
+    pub fn snapshot(&self, interval: bool, now_ns: MonotonicNs) -> Vec<RefOwner> {
+        let mut dying: Vec<(u64, Option<MonotonicNs>)> = vec![(0, None); self.owners.len()];
+        for open in self.open.values() {
+            if let Some((n, oldest)) = dying.get_mut(open.owner) {
+                *n += 1;
+                *oldest = Some(oldest.map_or(open.killed_ns, |o| o.min(open.killed_ns)));
+            }
+        }
+        let mut rows: Vec<RefOwner> = self
+            .owners
+            .iter()
+            .zip(dying)
+            .map(|(owner, (dying, oldest))| row(owner, interval, dying, oldest, now_ns))
+            .filter(|r| r.kills + r.switches + r.dying + r.released.unwrap_or(0) > 0)
+            .collect();
+        rows.sort_by(|a, b| (b.kills, &a.release).cmp(&(a.kills, &b.release)));
+        rows
+    }
+
+    /// Records `in_progress`: dying refs, without those `of_drain` accounts for.
+    pub fn in_progress(&self, now_ns: MonotonicNs, of_drain: impl Fn(KernelPtr) -> bool) -> Vec<InProgress> {
+        let open = self.open.iter().filter(|(reference, _)| !of_drain(**reference));
+        open.filter_map(|(_, o)| {
+            let owner = self.owners.get(o.owner)?;
+            Some(InProgress {
+                subject: "percpu_ref".to_string(),
+                owner: owner_name(&owner.release).0,
+                tgid: o.by.tgid,
+                tid: o.by.tid,
+                comm: o.by.comm.clone(),
+                phase: if o.switched { "references" } else { "grace period" }.to_string(),
+                age_ns: Some(now_ns.saturating_sub(o.killed_ns)),
+                detail: owner.release.clone(),
+                uncertain: o.uncertain_since.is_some(),
+            })
+        })
+        .collect()
+    }
+}
+
+fn row(owner: &Owner, interval: bool, dying: u64, oldest: Option<u64>, now_ns: u64) -> RefOwner {
+    let f = if interval { &owner.interval } else { &owner.total };
+    let (name, own) = owner_name(&owner.release);
+    RefOwner {
+        owner: name,
+        release: owner.release.clone(),
+        kills: f.kills,
+        kills_already_atomic: f.already_atomic,
+        kills_already_dead: f.already_dead,
+        switches: f.switches,
+        released: owner.traced.then_some(f.released),
+        grace_period_ns: f.grace_period.histogram(),
+        drain_ns: f.drain.histogram(),
+        dying,
+        oldest_dying_ns: oldest.map(|ns| now_ns.saturating_sub(ns)),
+        last_killer: owner.killer.map(|tgid| format!("{} ({tgid})", owner.killer_comm)),
+        own,
+    }
+}
+
+/// Symbol without its module.
+fn bare(symbol: &str) -> &str {
+    symbol.split(' ').next().unwrap_or(symbol)
+}
+
+/// Stands for a release function whose name never came.
+fn unnamed(addr: KernelPtr) -> String {
+    format!("{:#x}", addr.0)
+}
+
+fn owner_name(release: &str) -> (String, bool) {
+    match owners::lookup(bare(release)) {
+        Some(known) => (known.owner.to_string(), known.own),
+        None => (release.to_string(), false),
+    }
+}
