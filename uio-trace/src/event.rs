@@ -239,22 +239,7 @@ pub enum UioPresence {
     /// Not loaded.
     Absent,
     /// Loaded and traced since the event's time.
-    Present {
-        /// What serialises its devices, as far as its BTF tells.
-        lock: Option<LockKind>,
-    },
-}
-
-/// What `struct uio_device` has for a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LockKind {
-    /// A mutex `info_lock`.
-    Mutex,
-    /// A percpu_ref `info_ref`.
-    PercpuRef,
-    /// No module BTF: any mutex in the device after its `struct device` is taken for it.
-    AssumedMutex,
+    Present,
 }
 
 /// Which UIO device: a minor is reused, so with its generation.

@@ -11,4 +11,5 @@ pub mod ingest;
 pub mod kernel;
 pub mod model;
 pub mod probes;
+pub mod report;
 pub mod version;

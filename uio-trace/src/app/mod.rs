@@ -10,7 +10,7 @@ pub mod tracer;
 
 use crate::{
     cli::{Cli, Command},
-    config::{HistConfig, TraceConfig},
+    config::HistConfig,
     error::AppError,
 };
 
@@ -22,7 +22,6 @@ pub async fn run(cli: Cli) -> Result<(), AppError> {
     match cli.command {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Hist(args)) => hist::run(HistConfig::new(&args)?).await,
-        Some(Command::Top(args)) => top::run(TraceConfig::new(&args)?).await,
-        None => top::run(TraceConfig::new(&cli.trace)?).await,
+        _ => Err(AppError::Failed("top: not in this build".into())),
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     error::AppError,
     event::{Event, EventKind, UioPresence},
     ingest::{clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource, sysfs::UioSysfs},
-    kernel::{KernelFacts, Root, symbols::Symbols},
-    model::snapshot::Probe,
+    kernel::{KernelFacts, Root, offsets::LockKind, symbols::Symbols},
+    model::snapshot::{Probe, UioLock},
     probes::session::{Session, SessionConfig},
 };
 use std::{io::IsTerminal, time::Duration};
@@ -128,11 +128,13 @@ impl Tracer {
     }
 
     fn tell_presence(&mut self, present: bool) {
-        let presence = if present {
-            UioPresence::Present { lock: self.session.uio_lock() }
-        } else {
-            UioPresence::Absent
+        let presence = if present { UioPresence::Present } else { UioPresence::Absent };
+        let lock = match self.session.uio_lock() {
+            Some(LockKind::Mutex | LockKind::AssumedMutex) => UioLock::Mutex,
+            Some(LockKind::PercpuRef) => UioLock::PercpuRef,
+            None => UioLock::Unknown,
         };
+        self.tell(EventKind::UioLockKind(lock));
         self.tell(EventKind::UioPresence(presence));
     }
 

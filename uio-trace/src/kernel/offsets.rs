@@ -1,7 +1,6 @@
 //! From BTF to the settings and offsets the BPF side gets.
 
 use super::btf::Btf;
-use crate::event::LockKind;
 use uio_trace_common::offsets::{ABSENT, Settings, UioOffsets};
 
 /// Offset of `uio_device.dev` without module BTF: after `struct module *owner` (drivers/uio/uio.c, 5.10 to 7.2).
@@ -49,6 +48,17 @@ pub struct UioLayout {
     pub offsets: UioOffsets,
     /// What the lock member is.
     pub lock: LockKind,
+}
+
+/// What `struct uio_device` has for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// A mutex `info_lock`.
+    Mutex,
+    /// A percpu_ref `info_ref`.
+    PercpuRef,
+    /// No module BTF: any mutex in the device after its `struct device` is taken for it.
+    AssumedMutex,
 }
 
 /// From module BTF when there is one; else from vmlinux's `struct device` and the layout all known versions share.

@@ -170,6 +170,11 @@ impl Uio {
         }
     }
 
+    /// A generation began.
+    pub fn registered(&mut self, ts_ns: MonotonicNs, key: DeviceKey) {
+        self.device(key, ts_ns);
+    }
+
     /// A generation ended.
     pub fn unregistered(&mut self, ts_ns: MonotonicNs, key: DeviceKey) {
         if self.device(key, ts_ns)

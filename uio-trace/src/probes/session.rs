@@ -6,10 +6,9 @@ use super::{
     plan::{self, Outcome},
 };
 use crate::{
-    event::LockKind,
     kernel::{
         KernelFacts, Root, cpus,
-        offsets::{self, UioLayout},
+        offsets::{self, LockKind, UioLayout},
         read_btf,
     },
     model::snapshot::{Probe, ProbeState},
