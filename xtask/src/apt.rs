@@ -99,7 +99,7 @@ impl Apt {
             option("Dir::State::lists", &folder.join("lists")),
             option("Dir::Cache", &folder.join("cache")),
             "Acquire::Languages=none".to_owned(),
-            "APT::Get::List-Cleanup=false".to_owned(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
         ];
         let apt = Apt { options };
         if lists_are_old(&folder.join("lists")) {
@@ -139,6 +139,15 @@ impl Apt {
             .filter(|version| *version != "(none)")
             .map(str::to_owned)
             .with_context(|| format!("apt knows no package {package}"))
+    }
+
+    /// What a package depends on directly.
+    pub fn dependencies(&self, package: &str) -> Result<Vec<String>> {
+        let text = capture(self.command("apt-cache").args(["depends", package]))?;
+        let names = text
+            .lines()
+            .filter_map(|line| line.trim().trim_start_matches('|').strip_prefix("Depends: "));
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// Downloads the packages into `directory` (those not there yet) and unpacks them all into `root`.

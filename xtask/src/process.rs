@@ -56,16 +56,6 @@ pub fn capture(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether a command starts and succeeds; whatever it says is thrown away.
-pub fn succeeds(command: &mut Command) -> bool {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
 fn raw_output(command: &mut Command) -> Result<Output> {
     command
         .stdin(Stdio::null())

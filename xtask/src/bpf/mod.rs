@@ -115,7 +115,7 @@ fn build(top: &Path) -> Result<Built> {
 
 fn build_one(top: &Path, toolchain: &Toolchain, architecture: &str) -> Result<Vec<u8>> {
     let source = top.join("uio-trace-ebpf");
-    let target = source.join("target").join(architecture);
+    let target = source.join("target");
     let mut command = cargo(&source);
     command.args([
         "build",
