@@ -383,46 +383,35 @@ impl Session {
             .map_err(map_error("UIO_STATE"))
     }
 
-    /// A module that was away may have registered other devices at the old addresses: every known minor gets a new generation.
+    /// A module that was away may have registered other devices at the old addresses: every minor that had a device gets its
+    /// next generation, unless its unregistration was seen and gave it that already.
     fn new_uio_generations(&mut self) -> Result<(), SessionError> {
-        let map = self
-            .ebpf
-            .map_mut("DEVICE_GENERATION")
-            .ok_or_else(|| missing("DEVICE_GENERATION"))?;
+        let map = self.ebpf.map_mut("DEVICE_GENERATION").ok_or_else(|| missing("DEVICE_GENERATION"))?;
         let mut known: AyaHashMap<&mut MapData, u64, u32> =
             map.try_into().map_err(map_error("DEVICE_GENERATION"))?;
-        let devices: Vec<(u64, u32)> = known.iter().filter_map(Result::ok).collect();
-        for (device, _) in &devices {
-            let _ = known.remove(device);
+        let generation_of: HashMap<u64, u32> = known.iter().filter_map(Result::ok).collect();
+        for device in generation_of.keys() {
+            known.remove(device).map_err(map_error("DEVICE_GENERATION"))?;
         }
-        if devices.is_empty() {
+        if generation_of.is_empty() {
             return Ok(());
         }
-        let oldest_free = devices
-            .iter()
-            .map(|(_, generation)| generation + 1)
-            .max()
-            .unwrap_or(1);
-        let map = self
-            .ebpf
-            .map_mut("GENERATIONS")
-            .ok_or_else(|| missing("GENERATIONS"))?;
-        let mut generations: Array<&mut MapData, u32> = map.try_into().map_err(map_error("GENERATIONS"))?;
+        let map = self.ebpf.map_mut("MINOR_DEVICE").ok_or_else(|| missing("MINOR_DEVICE"))?;
+        let mut minors: Array<&mut MapData, u64> = map.try_into().map_err(map_error("MINOR_DEVICE"))?;
+        let mut ended = Vec::new();
         for minor in 0..MAX_MINORS {
-            let current = generations.get(&minor, 0).map_err(map_error("GENERATIONS"))?;
-            if current < oldest_free {
-                generations
-                    .set(minor, oldest_free, 0)
-                    .map_err(map_error("GENERATIONS"))?;
+            let device = minors.get(&minor, 0).map_err(map_error("MINOR_DEVICE"))?;
+            if let Some(generation) = generation_of.get(&device) {
+                ended.push((minor, generation + 1));
+                minors.set(minor, 0, 0).map_err(map_error("MINOR_DEVICE"))?;
             }
         }
-        let map = self
-            .ebpf
-            .map_mut("MINOR_DEVICE")
-            .ok_or_else(|| missing("MINOR_DEVICE"))?;
-        let mut minors: Array<&mut MapData, u64> = map.try_into().map_err(map_error("MINOR_DEVICE"))?;
-        for minor in 0..MAX_MINORS {
-            minors.set(minor, 0, 0).map_err(map_error("MINOR_DEVICE"))?;
+        let map = self.ebpf.map_mut("GENERATIONS").ok_or_else(|| missing("GENERATIONS"))?;
+        let mut generations: Array<&mut MapData, u32> = map.try_into().map_err(map_error("GENERATIONS"))?;
+        for (minor, next) in ended {
+            if generations.get(&minor, 0).map_err(map_error("GENERATIONS"))? < next {
+                generations.set(minor, next, 0).map_err(map_error("GENERATIONS"))?;
+            }
         }
         Ok(())
     }
