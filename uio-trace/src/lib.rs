@@ -4,3 +4,4 @@ pub mod event;
 pub mod fast_map;
 pub mod format;
 pub mod model;
+pub mod report;
