@@ -26,6 +26,8 @@ pub const KIND_UIO_SLOW: u32 = 10;
 pub const KIND_UIO_UNREGISTERED: u32 = 11;
 /// `exit_aio` was entered by an mm that has contexts. Payload [`ExitAio`].
 pub const KIND_EXIT_AIO_BEGIN: u32 = 12;
+/// `__uio_register_device` succeeded. Payload [`UioUnregistered`] (without a wait).
+pub const KIND_UIO_REGISTERED: u32 = 13;
 
 /// First in every event.
 #[repr(C)]

@@ -69,8 +69,8 @@ pub struct Settings {
 pub struct UioOffsets {
     /// `uio_listener.dev`
     pub listener_dev: u32,
-    /// `uio_device.minor`; [`ABSENT`] without module BTF (then `i_rdev` tells).
-    pub device_minor: u32,
+    /// A u32 in `uio_device` whose low 20 bits are the minor: `minor` itself, or without module BTF `dev.devt`.
+    pub minor_at: u32,
     /// First byte of `uio_device` that can be its info_lock.
     pub lock_from: u32,
     /// First byte after the last that can be its info_lock. With BTF the range is the one mutex.

@@ -186,6 +186,15 @@ pub enum EventKind {
     },
     /// A UIO operation at least as long as the slow threshold.
     UioSlow(UioSlow),
+    /// `__uio_register_device` succeeded: this generation of the minor begins.
+    UioRegistered {
+        /// By whom.
+        by: Task,
+        /// Which.
+        device: DeviceKey,
+        /// Entry to exit, ns.
+        latency_ns: u64,
+    },
     /// `uio_unregister_device` returned: this generation of the minor is gone.
     UioUnregistered {
         /// By whom.

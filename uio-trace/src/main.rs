@@ -1,2 +1,25 @@
 //! Parse, run, exit code.
-fn main() {}
+
+use clap::Parser;
+use std::process::ExitCode;
+use uio_trace::{app, cli::Cli};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("uio-trace: the event loop could not be started: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    match runtime.block_on(app::run(cli)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if error.exit_code() != 0 {
+                eprintln!("uio-trace: {error}");
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

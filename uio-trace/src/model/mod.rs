@@ -167,6 +167,13 @@ impl Model {
                 slow.holder = slow.holder.map(clean);
                 self.slow.apply(ts_ns, slow);
             }
+            EventKind::UioRegistered {
+                device,
+                by: _,
+                latency_ns: _,
+            } => {
+                self.uio.registered(ts_ns, device);
+            }
             EventKind::UioUnregistered {
                 device,
                 by: _,
@@ -356,6 +363,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::AioUsersReleased { .. }
         | EventKind::AioReqsReleased { .. }
         | EventKind::UioSlow(_)
+        | EventKind::UioRegistered { .. }
         | EventKind::UioUnregistered { .. } => true,
         EventKind::Symbol { .. }
         | EventKind::UioReading(_)

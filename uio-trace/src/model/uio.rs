@@ -91,15 +91,7 @@ impl Uio {
             self.refused += 1;
             return;
         }
-        // A younger generation means the older ones are gone, whether or not it was seen.
-        let first = reading.first_ns;
-        let older = DeviceKey {
-            minor: key.0.minor,
-            generation: 0,
-        }..key.0;
-        for (_, device) in self.devices.range_mut(older) {
-            device.gone_ns.get_or_insert(first);
-        }
+        self.end_older(key.0, reading.first_ns);
         self.series.insert(
             key,
             Series {
@@ -108,6 +100,17 @@ impl Uio {
                 epoch: self.epoch,
             },
         );
+    }
+
+    /// A younger generation means that the older ones are gone, whether or not that was seen.
+    fn end_older(&mut self, key: DeviceKey, ts_ns: MonotonicNs) {
+        let first = DeviceKey {
+            minor: key.minor,
+            generation: 0,
+        };
+        for (_, device) in self.devices.range_mut(first..key) {
+            device.gone_ns.get_or_insert(ts_ns);
+        }
     }
 
     /// Makes sure that the device exists; false when there is no place for it.
@@ -167,6 +170,13 @@ impl Uio {
                 device.name = Some(printable(info.name));
                 device.version = Some(printable(info.version));
             }
+        }
+    }
+
+    /// A generation began.
+    pub fn registered(&mut self, ts_ns: MonotonicNs, key: DeviceKey) {
+        if self.device(key, ts_ns) {
+            self.end_older(key, ts_ns);
         }
     }
 

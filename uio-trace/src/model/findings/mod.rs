@@ -180,19 +180,17 @@ fn waiting_on(blind: &[(&'static str, String)]) -> String {
     }
 }
 
-/// Subjects of which no probe works, with the first reason. A probe that waits for its module is no blindness: without
-/// the module there is nothing to see.
+/// Subjects that show nothing or too little: none of their probes works, or one they need does not. With the first
+/// reason. A probe that waits for its module is no blindness: without the module there is nothing to see.
 fn blind_subjects(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let mut blind = Vec::new();
     for (subject, name) in [("uio", "UIO"), ("aio", "AIO"), ("percpu_ref", "percpu_ref")] {
         let probes: Vec<_> = snapshot.probes.iter().filter(|p| p.subject == subject).collect();
-        let works = |p: &&&super::snapshot::Probe| p.state != ProbeState::Failed;
-        if !probes.is_empty() && probes.iter().filter(works).count() == 0 {
-            let reason = probes.iter().find_map(|p| p.reason.clone());
-            blind.push((
-                name,
-                reason.unwrap_or_else(|| "its probes are not attached".to_string()),
-            ));
+        let failed: Vec<_> = probes.iter().filter(|p| p.state == ProbeState::Failed).collect();
+        let needed = failed.iter().find(|p| p.required);
+        if let Some(first) = needed.or(failed.first().filter(|_| failed.len() == probes.len())) {
+            let reason = first.reason.as_deref().unwrap_or("it cannot be attached");
+            blind.push((name, format!("{}: {reason}", first.hook)));
         }
     }
     blind
@@ -242,7 +240,7 @@ mod tests {
             ("aio", ProbeState::Attached),
             ("percpu_ref", ProbeState::Failed),
         ]);
-        assert_eq!(findings[0].text, "percpu_ref is not checked: lockdown");
+        assert_eq!(findings[0].text, "percpu_ref is not checked: h: lockdown");
         assert!(
             findings[1]
                 .text

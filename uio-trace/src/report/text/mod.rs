@@ -14,14 +14,41 @@ use crate::model::snapshot::{InProgress, Meta, ProbeState, Severity, Snapshot};
 pub const COLUMNS: usize = 79;
 
 /// What is shown, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// All rows, and the tool's own BPF trampolines.
     pub all: bool,
     /// Only ASCII characters: bars of `#`.
     pub ascii: bool,
-    /// Without the two lines about host and kernel: not the first dump of this run.
-    pub no_head: bool,
+    /// The lines about host, kernel and probes: once, at the top of the first dump.
+    pub heading: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            all: false,
+            ascii: false,
+            heading: true,
+        }
+    }
+}
+
+impl Options {
+    /// As the locale has it: ASCII unless its character set is UTF-8.
+    pub fn from_env() -> Options {
+        // The first that is set and not empty decides (locale(7)).
+        let set = |name: &&str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(set)
+            .unwrap_or_default()
+            .to_lowercase();
+        Options {
+            ascii: !(locale.contains("utf-8") || locale.contains("utf8")),
+            ..Options::default()
+        }
+    }
 }
 
 /// Rows shown of each kind unless all are asked for: together about 60 lines.
@@ -65,7 +92,7 @@ pub fn render(meta: &Meta, snapshot: &Snapshot, options: &Options) -> String {
         ascii: options.ascii,
         limits: if options.all { ALL } else { FEW },
     };
-    if !options.no_head {
+    if options.heading {
         head(&mut page, meta, snapshot);
     }
     stretch(&mut page, meta, snapshot);

@@ -1,0 +1,68 @@
+//! Sending events: header, payload, and a count of every failure.
+
+use crate::maps::{LIFECYCLE, SLOW, count};
+use aya_ebpf::{
+    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
+    maps::RingBuf,
+};
+use uio_trace_common::{
+    event::EventHeader,
+    loss::{
+        DROP_LIFECYCLE_RING, DROP_SLOW_RING, LIFECYCLE_SEEN, LIFECYCLE_SUBMITTED, SLOW_SEEN, SLOW_SUBMITTED,
+    },
+};
+
+/// An event as it lies in a ring.
+#[repr(C)]
+struct Record<T> {
+    header: EventHeader,
+    payload: T,
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: no arguments, no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+#[inline(always)]
+fn emit<T: 'static>(ring: &RingBuf, kind: u32, ts_ns: u64, payload: T) -> bool {
+    let Some(mut entry) = ring.reserve::<Record<T>>(0) else {
+        return false;
+    };
+    let pid_tgid = bpf_get_current_pid_tgid();
+    entry.write(Record {
+        header: EventHeader {
+            kind,
+            // SAFETY: no arguments, no preconditions.
+            cpu: unsafe { bpf_get_smp_processor_id() },
+            ts_ns,
+            tgid: (pid_tgid >> 32) as u32,
+            tid: pid_tgid as u32,
+            comm: bpf_get_current_comm().unwrap_or([0; 16]),
+        },
+        payload,
+    });
+    entry.submit(0);
+    true
+}
+
+/// To the lifecycle ring, stamped now.
+#[inline(always)]
+pub fn lifecycle<T: 'static>(kind: u32, payload: T) {
+    lifecycle_at(kind, now(), payload);
+}
+
+/// To the lifecycle ring, with a time taken before.
+#[inline(always)]
+pub fn lifecycle_at<T: 'static>(kind: u32, ts_ns: u64, payload: T) {
+    count(LIFECYCLE_SEEN);
+    count(if emit(&LIFECYCLE, kind, ts_ns, payload) { LIFECYCLE_SUBMITTED } else { DROP_LIFECYCLE_RING });
+}
+
+/// To the ring of slow samples.
+#[inline(always)]
+pub fn slow<T: 'static>(kind: u32, ts_ns: u64, payload: T) {
+    count(SLOW_SEEN);
+    count(if emit(&SLOW, kind, ts_ns, payload) { SLOW_SUBMITTED } else { DROP_SLOW_RING });
+}

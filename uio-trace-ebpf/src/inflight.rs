@@ -1,0 +1,124 @@
+//! The in-flight slot of a thread inside a UIO operation: begun at entry, added to by lock waits, closed at exit.
+
+use crate::maps::{INFLIGHT, INFLIGHT_BITS, count};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use uio_trace_common::{
+    loss::{DROP_EXIT_MISSED, DROP_INFLIGHT_COLLISION},
+    uio::OP_FAULT,
+};
+
+/// State of one operation. Free when `start_ns` is 0; `tid`, `file`, `epoch`, `idev`, `minor` and `generation` outlive the
+/// operation as a cache for the thread's next one.
+#[repr(C)]
+pub struct InFlight {
+    /// Entry, CLOCK_MONOTONIC; 0: free.
+    pub start_ns: u64,
+    /// Owner of the slot.
+    pub tid: u32,
+    /// `OP_*`
+    pub op: u32,
+    /// `struct file` the cached device belongs to; 0: none.
+    pub file: u64,
+    /// `UioState.epoch` at caching.
+    pub epoch: u64,
+    /// `struct uio_device`; 0: not known yet.
+    pub idev: u64,
+    /// Its minor.
+    pub minor: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// info_lock may lie in [lock_from, lock_to).
+    pub lock_from: u64,
+    /// End of that range.
+    pub lock_to: u64,
+    /// Lock being waited for; 0: none.
+    pub awaited: u64,
+    /// First contention_begin of that wait.
+    pub await_ns: u64,
+    /// When info_lock was acquired after a wait; 0: not contended.
+    pub acquired_ns: u64,
+    /// Waits for info_lock.
+    pub wait_ns: u64,
+    /// Waits for other locks.
+    pub driver_wait_ns: u64,
+    /// Their number.
+    pub driver_waits: u32,
+    /// Thread that held info_lock when the wait began.
+    pub holder_tid: u32,
+    /// Last other lock waited for, and how long: `uio_open` learns only at its end whether that was its device's.
+    pub other_lock: u64,
+    /// See `other_lock`.
+    pub other_wait_ns: u64,
+    /// When that wait ended.
+    pub other_acquired_ns: u64,
+    /// Process of the holder.
+    pub holder_tgid: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+    /// comm of the holder.
+    pub holder_comm: [u8; 16],
+}
+
+/// Page faults have slots of their own: a fault on mapped device memory can happen inside another operation.
+#[inline(always)]
+fn index(tid: u32, fault: bool) -> u32 {
+    let set = tid & ((1 << INFLIGHT_BITS) - 1);
+    if fault { set | 1 << INFLIGHT_BITS } else { set }
+}
+
+/// Thread id of `current`.
+#[inline(always)]
+pub fn current_tid() -> u32 {
+    bpf_get_current_pid_tgid() as u32
+}
+
+/// The slot for an operation that begins now, owned by `tid` but not yet started. `None` (and counted) when another thread
+/// is in it.
+#[inline(always)]
+pub fn claim(tid: u32, op: u32) -> Option<&'static mut InFlight> {
+    let slot = INFLIGHT.get_ptr_mut(index(tid, op == OP_FAULT))?;
+    // SAFETY: a live map value; only the thread that owns the slot changes it. Two threads claiming a free slot at once
+    // see the loser's exit find another tid: counted as an exit without entry.
+    let slot = unsafe { &mut *slot };
+    if slot.start_ns != 0 {
+        if slot.tid != tid {
+            count(DROP_INFLIGHT_COLLISION);
+            return None;
+        }
+        count(DROP_EXIT_MISSED);
+    }
+    if slot.tid != tid {
+        slot.tid = tid;
+        slot.file = 0;
+    }
+    slot.op = op;
+    slot.awaited = 0;
+    slot.acquired_ns = 0;
+    slot.wait_ns = 0;
+    slot.driver_wait_ns = 0;
+    slot.driver_waits = 0;
+    slot.holder_tid = 0;
+    slot.other_lock = 0;
+    Some(slot)
+}
+
+/// The running operation of this thread (a fault, or another one), if any.
+#[inline(always)]
+pub fn running(tid: u32, fault: bool) -> Option<&'static mut InFlight> {
+    let slot = INFLIGHT.get_ptr_mut(index(tid, fault))?;
+    // SAFETY: as in `claim`.
+    let slot = unsafe { &mut *slot };
+    (slot.tid == tid && slot.start_ns != 0).then_some(slot)
+}
+
+/// The innermost running operation of this thread.
+#[inline(always)]
+pub fn innermost(tid: u32) -> Option<&'static mut InFlight> {
+    match running(tid, false) {
+        None => running(tid, true),
+        Some(outer) => match running(tid, true) {
+            Some(fault) => Some(fault),
+            None => Some(outer),
+        },
+    }
+}

@@ -1,0 +1,109 @@
+//! Every map, with the reason for its type and size.
+
+use crate::inflight::InFlight;
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, HashMap, PerCpuArray, RingBuf},
+};
+use uio_trace_common::{
+    loss::COUNTERS as COUNTER_COUNT,
+    uio::{MAX_MINORS, OPS, UioSeries},
+};
+
+/// Rare and precious: lives of refs, contexts and devices. 1 MiB holds about 11,000 events, several seconds of the
+/// worst storm seen (a cgroup removed every 100 us).
+#[map]
+pub static LIFECYCLE: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+
+/// Slow operations, in a ring of their own so that a flood of them cannot drown the lifecycle.
+#[map]
+pub static SLOW: RingBuf = RingBuf::with_byte_size(1 << 18, 0);
+
+/// Counters of `uio_trace_common::loss`. Per CPU: no shared cache line on the hot path.
+#[map]
+pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTER_COUNT, 0);
+
+/// log2 of the number of in-flight sets.
+pub const INFLIGHT_BITS: u32 = 13;
+
+/// One slot per thread inside an operation, found by the thread id's low bits, not by a hash: an array lookup is a few
+/// instructions where a hash map's costs hundreds for lookup, insert and delete. Two threads that share low bits and are inside
+/// an operation at the same moment collide; the second is not traced and counted. The second half is for page faults, which
+/// can happen inside another operation.
+#[map]
+pub static INFLIGHT: Array<InFlight> = Array::with_max_entries(2 << INFLIGHT_BITS, 0);
+
+/// What user space knows about the uio module, and what invalidates the device cached in a slot.
+#[repr(C)]
+pub struct UioState {
+    /// Offsets, set when the module appears.
+    pub offsets: uio_trace_common::offsets::UioOffsets,
+    /// Changes whenever a `struct file` or a device may be reused: release, unregister.
+    pub epoch: u64,
+}
+
+/// One entry; an array so that user space can write it while the programs run.
+#[map]
+pub static UIO_STATE: Array<UioState> = Array::with_max_entries(1, 0);
+
+/// Generation the next device of a minor will get: counts unregistrations.
+#[map]
+pub static GENERATIONS: Array<u32> = Array::with_max_entries(MAX_MINORS, 0);
+
+/// Generation of a device by its address, set when it is registered or first seen. Only read when a slot's cached device is
+/// stale, so a hash map is cheap enough; the address alone is no identity, the slab gives it out again.
+#[map]
+pub static DEVICE_GENERATION: HashMap<u64, u32> = HashMap::with_max_entries(4 * MAX_MINORS, 0);
+
+/// Address of the device of a minor, for `uio_open`, which has no `private_data` at entry.
+#[map]
+pub static MINOR_DEVICE: Array<u64> = Array::with_max_entries(MAX_MINORS, 0);
+
+/// This CPU's series of one device.
+#[repr(C)]
+pub struct DeviceSeries {
+    /// `struct uio_device`.
+    pub idev: u64,
+    /// Generation it belongs to.
+    pub generation: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+    /// Series index + 1 by operation; 0: none yet.
+    pub series: [u32; OPS as usize],
+}
+
+/// By minor. Per CPU, so that series are handed out without atomics (5.10 has none for this).
+#[map]
+pub static DEVICE_SERIES: PerCpuArray<DeviceSeries> = PerCpuArray::with_max_entries(MAX_MINORS, 0);
+
+/// How many series this CPU has handed out.
+#[map]
+pub static SERIES_USED: PerCpuArray<u32> = PerCpuArray::with_max_entries(1, 0);
+
+/// The series. User space sets the size from the number of CPUs before loading.
+#[map]
+pub static SERIES: PerCpuArray<UioSeries> = PerCpuArray::with_max_entries(256, 0);
+
+/// A thread inside `exit_aio` or `io_destroy(2)`.
+#[repr(C)]
+pub struct AioWaiter {
+    /// Its id; 0: free.
+    pub tid: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+    /// The mm being torn down; 0 for io_destroy.
+    pub mm: u64,
+}
+
+/// By the thread id's low bits, as INFLIGHT: the exit of `exit_aio`, which every process runs, must cost next to nothing.
+#[map]
+pub static AIO_WAITERS: Array<AioWaiter> = Array::with_max_entries(1 << INFLIGHT_BITS, 0);
+
+/// Adds one to a counter of `uio_trace_common::loss`.
+#[inline(always)]
+pub fn count(index: u32) {
+    if let Some(counter) = COUNTERS.get_ptr_mut(index) {
+        // SAFETY: a per-CPU value; programs of one CPU that nest can lose an increment, never corrupt it.
+        unsafe { *counter += 1 };
+    }
+}

@@ -1,0 +1,219 @@
+//! AIO contexts: who drains them, and the two releases each of them goes through.
+//!
+//! `free_ioctx_users` and `free_ioctx_reqs` run in RCU or interrupt context, where `current` is whoever was interrupted;
+//! the task is known from `kill_ioctx`, which only the one that will wait calls.
+
+use crate::{
+    emit::{lifecycle, lifecycle_at},
+    inflight::current_tid,
+    kernel_read::read_at,
+    maps::{AIO_WAITERS, AioWaiter, INFLIGHT_BITS, count},
+    settings::setting,
+};
+use aya_ebpf::{
+    helpers::bpf_ktime_get_ns,
+    macros::{fentry, fexit, kprobe, kretprobe},
+    programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
+};
+use uio_trace_common::{
+    event::{
+        AioKill, AioRelease, ExitAio, IoDestroy, KIND_AIO_KILL, KIND_AIO_REQS_RELEASED,
+        KIND_AIO_USERS_RELEASED, KIND_EXIT_AIO_BEGIN, KIND_EXIT_AIO_END, KIND_IO_DESTROY_BEGIN,
+        KIND_IO_DESTROY_END,
+    },
+    loss::DROP_READ_FAULT,
+};
+
+#[inline(always)]
+fn waiter(tid: u32) -> Option<&'static mut AioWaiter> {
+    let slot = AIO_WAITERS.get_ptr_mut(tid & ((1 << INFLIGHT_BITS) - 1))?;
+    // SAFETY: a live map value of plain integers.
+    Some(unsafe { &mut *slot })
+}
+
+/// `void exit_aio(struct mm_struct *mm)`: every exiting mm comes here, nearly all without contexts.
+#[fentry]
+pub fn exit_aio_entry(ctx: FEntryContext) -> i32 {
+    exit_begin(ctx.arg(0));
+    0
+}
+
+/// Return of `exit_aio`.
+#[fexit]
+pub fn exit_aio_exit(_ctx: FExitContext) -> i32 {
+    exit_end();
+    0
+}
+
+/// `exit_aio` by kprobe.
+#[kprobe]
+pub fn exit_aio_kprobe(ctx: ProbeContext) -> u32 {
+    if let Some(mm) = ctx.arg(0) {
+        exit_begin(mm);
+    }
+    0
+}
+
+/// Return of `exit_aio` by kretprobe.
+#[kretprobe]
+pub fn exit_aio_kretprobe(_ctx: RetProbeContext) -> u32 {
+    exit_end();
+    0
+}
+
+#[inline(always)]
+fn exit_begin(mm: u64) {
+    match read_at::<u64>(mm, setting!(mm_ioctx_table)) {
+        Ok(0) => {}
+        Ok(_) => {
+            let tid = current_tid();
+            if let Some(slot) = waiter(tid) {
+                slot.tid = tid;
+                slot.mm = mm;
+            }
+            lifecycle(KIND_EXIT_AIO_BEGIN, ExitAio { mm });
+        }
+        Err(_) => count(DROP_READ_FAULT),
+    }
+}
+
+#[inline(always)]
+fn exit_end() {
+    let tid = current_tid();
+    if let Some(slot) = waiter(tid)
+        && slot.tid == tid
+        && slot.mm != 0
+    {
+        let mm = slot.mm;
+        slot.tid = 0;
+        slot.mm = 0;
+        lifecycle(KIND_EXIT_AIO_END, ExitAio { mm });
+    }
+}
+
+/// Offset of the first system call argument in the `struct pt_regs` a system call function gets.
+#[cfg(bpf_target_arch = "x86_64")]
+const SYSCALL_ARG0: u32 = 112;
+/// Offset of the first system call argument in the `struct pt_regs` a system call function gets.
+#[cfg(bpf_target_arch = "aarch64")]
+const SYSCALL_ARG0: u32 = 0;
+
+/// `long __x64_sys_io_destroy(const struct pt_regs *regs)` (`__arm64_sys_io_destroy`)
+#[fentry]
+pub fn io_destroy_entry(ctx: FEntryContext) -> i32 {
+    destroy_begin(ctx.arg(0));
+    0
+}
+
+/// Return of `io_destroy(2)`; the value follows the one argument (`bpf_get_func_ret` needs 5.17).
+#[fexit]
+pub fn io_destroy_exit(ctx: FExitContext) -> i32 {
+    destroy_end(ctx.arg(1));
+    0
+}
+
+/// `io_destroy(2)` by kprobe.
+#[kprobe]
+pub fn io_destroy_kprobe(ctx: ProbeContext) -> u32 {
+    if let Some(regs) = ctx.arg(0) {
+        destroy_begin(regs);
+    }
+    0
+}
+
+/// Return of `io_destroy(2)` by kretprobe.
+#[kretprobe]
+pub fn io_destroy_kretprobe(ctx: RetProbeContext) -> u32 {
+    destroy_end(ctx.ret());
+    0
+}
+
+#[inline(always)]
+fn destroy_begin(regs: u64) {
+    let user_id = read_at(regs, SYSCALL_ARG0).unwrap_or(0);
+    lifecycle(KIND_IO_DESTROY_BEGIN, IoDestroy { user_id, ret: 0 });
+}
+
+#[inline(always)]
+fn destroy_end(ret: i64) {
+    lifecycle(KIND_IO_DESTROY_END, IoDestroy { user_id: 0, ret });
+}
+
+/// `static int kill_ioctx(struct mm_struct *mm, struct kioctx *ctx, struct ctx_rq_wait *wait)`
+#[fentry]
+pub fn kill_ioctx_entry(ctx: FEntryContext) -> i32 {
+    kill(ctx.arg(0), ctx.arg(1), ctx.arg(2));
+    0
+}
+
+/// `kill_ioctx` by kprobe.
+#[kprobe]
+pub fn kill_ioctx_kprobe(ctx: ProbeContext) -> u32 {
+    if let (Some(mm), Some(kioctx), Some(wait)) = (ctx.arg(0), ctx.arg(1), ctx.arg(2)) {
+        kill(mm, kioctx, wait);
+    }
+    0
+}
+
+#[inline(always)]
+fn kill(mm: u64, ctx: u64, wait: u64) {
+    // SAFETY: no arguments, no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let user_id = read_at(ctx, setting!(kioctx_user_id)).unwrap_or(0);
+    lifecycle_at(
+        KIND_AIO_KILL,
+        now,
+        AioKill {
+            mm,
+            ctx,
+            wait,
+            users: ctx.wrapping_add(u64::from(setting!(kioctx_users))),
+            reqs: ctx.wrapping_add(u64::from(setting!(kioctx_reqs))),
+            user_id,
+        },
+    );
+}
+
+#[inline(always)]
+fn users_released(reference: u64) {
+    let ctx = reference.wrapping_sub(u64::from(setting!(kioctx_users)));
+    lifecycle(KIND_AIO_USERS_RELEASED, AioRelease { ctx, reference });
+}
+
+#[inline(always)]
+fn reqs_released(reference: u64) {
+    let ctx = reference.wrapping_sub(u64::from(setting!(kioctx_reqs)));
+    lifecycle(KIND_AIO_REQS_RELEASED, AioRelease { ctx, reference });
+}
+
+/// `static void free_ioctx_users(struct percpu_ref *ref)`
+#[fentry]
+pub fn free_ioctx_users_entry(ctx: FEntryContext) -> i32 {
+    users_released(ctx.arg(0));
+    0
+}
+
+/// `free_ioctx_users` by kprobe.
+#[kprobe]
+pub fn free_ioctx_users_kprobe(ctx: ProbeContext) -> u32 {
+    if let Some(reference) = ctx.arg(0) {
+        users_released(reference);
+    }
+    0
+}
+
+/// `static void free_ioctx_reqs(struct percpu_ref *ref)`
+#[fentry]
+pub fn free_ioctx_reqs_entry(ctx: FEntryContext) -> i32 {
+    reqs_released(ctx.arg(0));
+    0
+}
+
+/// `free_ioctx_reqs` by kprobe.
+#[kprobe]
+pub fn free_ioctx_reqs_kprobe(ctx: ProbeContext) -> u32 {
+    if let Some(reference) = ctx.arg(0) {
+        reqs_released(reference);
+    }
+    0
+}

@@ -1,0 +1,113 @@
+//! Waits for locks, only of threads inside a UIO operation: everyone else leaves after one array lookup.
+//!
+//! A slow acquire fires `contention_begin` several times (spinning, then sleeping, again after a wake-up) and
+//! `contention_end` once (kernel/locking/mutex.c, 5.19 to 7.2): the first begin counts.
+
+use crate::{
+    inflight::{InFlight, current_tid, innermost},
+    kernel_read::read_at,
+    settings::setting,
+};
+use aya_ebpf::{
+    helpers::bpf_ktime_get_ns,
+    macros::{btf_tracepoint, kprobe, kretprobe},
+    programs::{BtfTracePointContext, ProbeContext, RetProbeContext},
+};
+
+/// LCB_F_SPIN | LCB_F_READ | LCB_F_WRITE, include/trace/events/lock.h: a spinning lock has no other bit. Such a contention may
+/// belong to an interrupt that came in between, so it is not taken for a wait of the operation.
+const LCB_F_SPIN: u32 = 1;
+/// LCB_F_MUTEX | LCB_F_RT | LCB_F_PERCPU
+const LCB_F_SLEEPING: u32 = 0x20 | 0x8 | 0x10;
+/// LCB_F_READ | LCB_F_WRITE (a rw_semaphore when LCB_F_SPIN is not set).
+const LCB_F_RW: u32 = 2 | 4;
+
+/// `TRACE_EVENT(contention_begin, void *lock, unsigned int flags)`
+#[btf_tracepoint(function = "contention_begin")]
+pub fn lock_contention_begin(ctx: BtfTracePointContext) -> i32 {
+    let tid = current_tid();
+    if let Some(slot) = innermost(tid) {
+        let flags: u32 = ctx.arg(1);
+        let sleeping = flags & LCB_F_SLEEPING != 0 || (flags & LCB_F_RW != 0 && flags & LCB_F_SPIN == 0);
+        if sleeping {
+            begin(slot, ctx.arg(0));
+        }
+    }
+    0
+}
+
+/// `TRACE_EVENT(contention_end, void *lock, int ret)`
+#[btf_tracepoint(function = "contention_end")]
+pub fn lock_contention_end(ctx: BtfTracePointContext) -> i32 {
+    let tid = current_tid();
+    if let Some(slot) = innermost(tid) {
+        let lock: u64 = ctx.arg(0);
+        if slot.awaited == lock {
+            let ret: i32 = ctx.arg(1);
+            end(slot, ret == 0);
+        }
+    }
+    0
+}
+
+/// `static noinline void __sched __mutex_lock_slowpath(struct mutex *lock)`, for kernels before 5.19.
+#[kprobe]
+pub fn lock_slowpath_entry(ctx: ProbeContext) -> u32 {
+    if let (Some(slot), Some(lock)) = (innermost(current_tid()), ctx.arg::<u64>(0)) {
+        begin(slot, lock);
+    }
+    0
+}
+
+/// Return of `__mutex_lock_slowpath`: acquired, it cannot be interrupted.
+#[kretprobe]
+pub fn lock_slowpath_exit(_ctx: RetProbeContext) -> u32 {
+    if let Some(slot) = innermost(current_tid())
+        && slot.awaited != 0
+    {
+        end(slot, true);
+    }
+    0
+}
+
+#[inline(always)]
+fn begin(slot: &mut InFlight, lock: u64) {
+    if slot.awaited != 0 {
+        return;
+    }
+    if lock >= slot.lock_from && lock < slot.lock_to && setting!(mutex_owner_word) != 0 && slot.holder_tid == 0 {
+        // mutex.owner: the task's address and three flag bits (kernel/locking/mutex.c, MUTEX_FLAGS).
+        if let Ok(word) = read_at::<u64>(lock, 0) {
+            let task = word & !7;
+            if task != 0 {
+                slot.holder_tid = read_at(task, setting!(task_pid)).unwrap_or(0);
+                slot.holder_tgid = read_at(task, setting!(task_tgid)).unwrap_or(0);
+                slot.holder_comm = read_at(task, setting!(task_comm)).unwrap_or([0; 16]);
+            }
+        }
+    }
+    slot.awaited = lock;
+    // SAFETY: no arguments, no preconditions. Last, so that our own work is not counted as waiting.
+    slot.await_ns = unsafe { bpf_ktime_get_ns() };
+}
+
+#[inline(always)]
+fn end(slot: &mut InFlight, acquired: bool) {
+    // SAFETY: no arguments, no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let waited = now.wrapping_sub(slot.await_ns);
+    let lock = slot.awaited;
+    slot.awaited = 0;
+    if lock >= slot.lock_from && lock < slot.lock_to {
+        slot.wait_ns += waited;
+        if acquired {
+            slot.acquired_ns = now;
+        }
+    } else {
+        slot.driver_wait_ns += waited;
+        slot.driver_waits += 1;
+        slot.other_lock = lock;
+        slot.other_wait_ns = waited;
+        slot.other_acquired_ns = now;
+    }
+}

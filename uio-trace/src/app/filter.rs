@@ -1,0 +1,98 @@
+//! `--pid`, `--comm`, `--device`: events of others never reach the model. `--owner` is applied to what is shown.
+
+use crate::{
+    config::TraceConfig,
+    event::{Event, EventKind, KernelPtr, Task, UioDeviceInfo},
+    model::snapshot::Snapshot,
+};
+use std::collections::{BTreeSet, HashSet};
+
+/// Refs of wanted killers remembered until they switch.
+const REFS_MAX: usize = 65_536;
+
+/// Decides event by event.
+#[derive(Debug, Default)]
+pub struct Filter {
+    pid: Option<u32>,
+    comm: Option<String>,
+    device: Option<String>,
+    owner: Option<String>,
+    all: bool,
+    refs: HashSet<KernelPtr>,
+    minors: BTreeSet<u32>,
+}
+
+impl Filter {
+    /// From the command line.
+    pub fn new(config: &TraceConfig) -> Filter {
+        Filter {
+            pid: config.pid,
+            comm: config.comm.clone(),
+            device: config.device.clone(),
+            owner: config.owner.clone(),
+            all: config.all,
+            ..Filter::default()
+        }
+    }
+
+    fn wanted_task(&self, task: &Task) -> bool {
+        self.pid.is_none_or(|pid| pid == task.tgid) && self.comm.as_ref().is_none_or(|comm| *comm == task.comm)
+    }
+
+    /// Whether a device is meant: by `uioN` or by its name.
+    pub fn wanted_device(&self, device: &UioDeviceInfo) -> bool {
+        self.device
+            .as_ref()
+            .is_none_or(|wanted| *wanted == device.name || *wanted == format!("uio{}", device.minor))
+    }
+
+    /// The event as the model may see it; `None`: not at all.
+    pub fn pass(&mut self, mut event: Event) -> Option<Event> {
+        let by_task = self.pid.is_some() || self.comm.is_some();
+        let keep = match &mut event.kind {
+            EventKind::UioDevices(devices) => {
+                devices.retain(|device| self.wanted_device(device));
+                if self.device.is_some() {
+                    self.minors.extend(devices.iter().map(|d| d.minor));
+                }
+                true
+            }
+            EventKind::UioReading(readings) => {
+                if self.device.is_some() {
+                    readings.retain(|reading| self.minors.contains(&reading.device.minor));
+                }
+                true
+            }
+            EventKind::UioSlow(slow) => {
+                self.wanted_task(&slow.by)
+                    && (self.device.is_none() || self.minors.contains(&slow.device.minor))
+            }
+            EventKind::RefKill { by, reference, .. } if by_task => {
+                let wanted = self.wanted_task(by);
+                if wanted && self.refs.len() < REFS_MAX {
+                    self.refs.insert(*reference);
+                }
+                wanted
+            }
+            EventKind::RefSwitched { reference, .. } | EventKind::RefReleased { reference, .. } if by_task => {
+                self.refs.remove(reference)
+            }
+            EventKind::ExitAioBegin { by, .. }
+            | EventKind::ExitAioEnd { by, .. }
+            | EventKind::IoDestroyBegin { by, .. }
+            | EventKind::IoDestroyEnd { by, .. }
+            | EventKind::AioKill { by, .. } => self.wanted_task(by),
+            _ => true,
+        };
+        keep.then_some(event)
+    }
+
+    /// Leaves out of a snapshot what was not asked for: other owners, the tool's own refs.
+    pub fn shape(&self, snapshot: &mut Snapshot) {
+        let all = self.all;
+        snapshot.ref_owners.retain(|row| {
+            (all || !row.own)
+                && self.owner.as_ref().is_none_or(|text| row.owner.contains(text) || row.release.contains(text))
+        });
+    }
+}

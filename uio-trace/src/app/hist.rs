@@ -1,0 +1,130 @@
+//! `hist`: figures as text or JSON, at the end or each interval.
+
+use super::{meta, signals::{self, Stop}, tracer::Tracer};
+use crate::{
+    config::HistConfig,
+    error::AppError,
+    ingest::clock,
+    kernel::Root,
+    model::{self, Model, Scope, snapshot::{Meta, Snapshot}},
+    report,
+};
+use std::io::Write;
+use tokio::time::{Instant, sleep_until};
+
+/// Longest time between two readings of the kernel's histograms: their 32-bit counts must not wrap twice.
+const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Runs until a signal, `--duration`, or COUNT intervals.
+///
+/// # Errors
+/// What ended it other than well.
+pub async fn run(config: HistConfig) -> Result<(), AppError> {
+    let root = Root::system();
+    let mut stop = Stop::new()?;
+    let mut tracer = Tracer::start(&root, &config.trace)?;
+    let meta = meta::meta(&root, tracer.facts(), tracer.probes());
+    let mut out = Output { config: &config, meta: &meta, printed: 0 };
+    out.begin()?;
+
+    let started = Instant::now();
+    let mut model = Model::new(model::Config { start_ns: Some(meta.started_ns) });
+    let ends = config.duration.map(|duration| started + duration);
+    let mut next = config.interval.map(|interval| started + interval);
+    let mut next_read = started + READ_AT_LEAST;
+    let mut left = config.count;
+    loop {
+        let wake = [next, ends, Some(next_read)].into_iter().flatten().min().unwrap_or(next_read);
+        tokio::select! {
+            biased;
+            () = stop.requested() => break,
+            () = sleep_until(wake) => {}
+            stepped = tracer.step(|event| model.apply(event)) => {
+                stepped?;
+                continue;
+            }
+        }
+        let now = Instant::now();
+        if next.is_some_and(|at| at <= now) {
+            tracer.catch_up(|event| model.apply(event))?;
+            out.print(&tracer, model.snapshot(Scope::Interval))?;
+            model.begin_interval(clock::monotonic_ns());
+            left = left.map(|left| left - 1);
+            if left == Some(0) {
+                return finish(tracer);
+            }
+            // Fixed marks, not "interval after printing": a slow reader must not stretch time. Missed ones are skipped.
+            while let (Some(at), Some(interval)) = (next, config.interval)
+                && at <= now
+            {
+                next = Some(at + interval);
+            }
+        }
+        if ends.is_some_and(|at| at <= now) {
+            break;
+        }
+        if next_read <= now {
+            tracer.catch_up(|event| model.apply(event))?;
+            next_read = now + READ_AT_LEAST;
+        }
+    }
+    signals::end_at_once_from_now();
+    tracer.catch_up(|event| model.apply(event))?;
+    model.finish(clock::monotonic_ns());
+    let scope = if config.interval.is_some() { Scope::Interval } else { Scope::SinceStart };
+    out.print(&tracer, model.snapshot(scope))?;
+    finish(tracer)
+}
+
+/// Results are out; takes the probes back.
+fn finish(tracer: Tracer) -> Result<(), AppError> {
+    eprintln!("uio-trace: detaching");
+    drop(tracer);
+    Ok(())
+}
+
+/// Where dumps go.
+struct Output<'a> {
+    config: &'a HistConfig,
+    meta: &'a Meta,
+    printed: u64,
+}
+
+impl Output<'_> {
+    /// Says that tracing runs: JSON readers get their meta record at once, people a line on standard error.
+    fn begin(&self) -> Result<(), AppError> {
+        if self.config.json {
+            let mut out = std::io::stdout().lock();
+            report::json::write_meta(&mut out, self.meta)?;
+            out.flush()?;
+        } else {
+            let how = match (self.config.interval, self.config.duration) {
+                (Some(_), _) => "".to_owned(),
+                (None, Some(duration)) => {
+                    format!("; results in {}, Ctrl-C for them now", humantime::format_duration(duration))
+                }
+                (None, None) => "; Ctrl-C for the results".to_owned(),
+            };
+            eprintln!("uio-trace: tracing{how}");
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, tracer: &Tracer, mut snapshot: Snapshot) -> Result<(), AppError> {
+        tracer.filter().shape(&mut snapshot);
+        let mut out = std::io::stdout().lock();
+        if self.config.json {
+            report::json::write_snapshot(&mut out, &snapshot)?;
+        } else {
+            let options = report::text::Options {
+                all: self.config.trace.all,
+                heading: self.printed == 0,
+                ..report::text::Options::from_env()
+            };
+            out.write_all(report::text::render(self.meta, &snapshot, &options).as_bytes())?;
+        }
+        self.printed += 1;
+        out.flush()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,27 @@
+//! The commands: what wires rooms together.
+
+pub mod check;
+pub mod filter;
+pub mod hist;
+pub mod meta;
+pub mod preflight;
+pub mod signals;
+pub mod tracer;
+
+use crate::{
+    cli::{Cli, Command},
+    config::HistConfig,
+    error::AppError,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// What ends the program other than well.
+pub async fn run(cli: Cli) -> Result<(), AppError> {
+    match cli.command {
+        Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Hist(args)) => hist::run(HistConfig::new(&args)?).await,
+        _ => Err(AppError::Failed("top: not in this build".into())),
+    }
+}

@@ -1,0 +1,245 @@
+//! One stream of events from everything there is to read: rings, maps, sysfs, the probes' own state.
+
+use super::{filter::Filter, preflight};
+use crate::{
+    config::TraceConfig,
+    error::AppError,
+    event::{Event, EventKind, UioPresence},
+    ingest::{clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource, sysfs::UioSysfs},
+    kernel::{KernelFacts, Root, offsets::LockKind, symbols::Symbols},
+    model::snapshot::{Probe, UioLock},
+    probes::session::{Session, SessionConfig},
+};
+use std::{io::IsTerminal, time::Duration};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often the uio module, sysfs and online CPUs are looked at: a module that comes is attached within this time.
+const HOUSEKEEPING: Duration = Duration::from_millis(50);
+
+/// Passes BPF messages to standard error.
+struct StderrLog;
+
+impl log::Log for StderrLog {
+    fn enabled(&self, _metadata: &log::Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        if !std::io::stderr().is_terminal() || !std::io::stdout().is_terminal() {
+            eprintln!("bpf: {} {}", record.level(), record.args());
+        }
+    }
+    fn flush(&self) {}
+}
+
+/// The running trace.
+pub struct Tracer {
+    session: Session,
+    lifecycle: RingReader,
+    slow: RingReader,
+    series: SeriesReader,
+    sysfs: UioSysfs,
+    symbols: SymbolSource,
+    filter: Filter,
+    log: Option<aya_log::EbpfLogger<StderrLog>>,
+    housekeeping: Interval,
+    decoded: u64,
+    rejected: u64,
+    pending: Vec<Event>,
+}
+
+impl Tracer {
+    /// Loads and attaches. The first events (probes, uio's presence, devices) are pending afterwards.
+    ///
+    /// # Errors
+    /// Not permitted, this kernel cannot, or a failure; each a sentence for the user.
+    pub fn start(root: &Root, config: &TraceConfig) -> Result<Tracer, AppError> {
+        let facts = KernelFacts::read(root);
+        preflight::may_trace(&facts)?;
+        if let Some(pid) = config.pid
+            && !root.join(format!("proc/{pid}")).exists()
+        {
+            return Err(AppError::Usage(format!("--pid {pid}: there is no such process")));
+        }
+        let session_config = SessionConfig {
+            slow_ns: u64::try_from(config.slow.as_nanos()).unwrap_or(u64::MAX),
+            target_tgid: config.pid,
+            bpf_log: config.bpf_log,
+            ring_bytes: config.ring_bytes,
+        };
+        let mut session = match Session::start(root.clone(), facts, &session_config) {
+            Ok(session) => session,
+            Err(error) => {
+                return Err(preflight::load_failed(&KernelFacts::read(root), &error));
+            }
+        };
+        preflight::can_trace(session.facts(), &session.probes())?;
+        let filter = Filter::new(config);
+        check_device(root, &filter, config)?;
+
+        let ring_error = |e: std::io::Error| AppError::Failed(format!("waiting on a BPF ring failed: {e}"));
+        let lifecycle = RingReader::new(session.take_ring("LIFECYCLE")?).map_err(ring_error)?;
+        let slow = RingReader::new(session.take_ring("SLOW")?).map_err(ring_error)?;
+        let log = if config.bpf_log { Some(session.bpf_log(StderrLog)?) } else { None };
+        let mut housekeeping = interval(HOUSEKEEPING);
+        housekeeping.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let now = clock::monotonic_ns();
+        let symbols = SymbolSource::new(root.clone(), Symbols::read(root), now);
+        let mut tracer = Tracer {
+            session,
+            lifecycle,
+            slow,
+            series: SeriesReader::default(),
+            sysfs: UioSysfs::start(root.clone()),
+            symbols,
+            filter,
+            log,
+            housekeeping,
+            decoded: 0,
+            rejected: 0,
+            pending: Vec::new(),
+        };
+        tracer.tell_probes();
+        tracer.tell_presence(tracer.session.uio_attached());
+        Ok(tracer)
+    }
+
+    /// The kernel.
+    pub fn facts(&self) -> &KernelFacts {
+        self.session.facts()
+    }
+
+    /// Probes now.
+    pub fn probes(&self) -> Vec<Probe> {
+        self.session.probes()
+    }
+
+    /// The filter, for what is shown.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    fn tell(&mut self, kind: EventKind) {
+        self.pending.push(Event { ts_ns: clock::monotonic_ns(), kind });
+    }
+
+    fn tell_probes(&mut self) {
+        let probes = self.session.probes();
+        self.tell(EventKind::Probes(probes));
+    }
+
+    fn tell_presence(&mut self, present: bool) {
+        let presence = if present { UioPresence::Present } else { UioPresence::Absent };
+        let lock = match self.session.uio_lock() {
+            Some(LockKind::Mutex | LockKind::AssumedMutex) => UioLock::Mutex,
+            Some(LockKind::PercpuRef) => UioLock::PercpuRef,
+            None => UioLock::Unknown,
+        };
+        self.tell(EventKind::UioLockKind(lock));
+        self.tell(EventKind::UioPresence(presence));
+    }
+
+    /// Waits for the next thing to happen and hands its events over. Cancel-safe.
+    ///
+    /// # Errors
+    /// When a ring or map cannot be read any more.
+    pub async fn step(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
+        let failed = |e: std::io::Error| AppError::Failed(format!("reading a BPF ring failed: {e}"));
+        if self.pending.is_empty() {
+            tokio::select! {
+                batch = self.lifecycle.next() => {
+                    let batch = batch.map_err(failed)?;
+                    self.take(batch, &mut sink);
+                }
+                batch = self.slow.next() => {
+                    let batch = batch.map_err(failed)?;
+                    self.take(batch, &mut sink);
+                }
+                _ = self.housekeeping.tick() => self.look_around()?,
+            }
+        }
+        for event in std::mem::take(&mut self.pending) {
+            if let Some(event) = self.filter.pass(event) {
+                sink(event);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, batch: crate::ingest::ring::Batch, sink: &mut impl FnMut(Event)) {
+        let (symbols, filter) = (&mut self.symbols, &mut self.filter);
+        let counts = batch.decode(|event| {
+            symbols.before(&event, &mut *sink);
+            if let Some(event) = filter.pass(event) {
+                sink(event);
+            }
+        });
+        self.decoded += counts.decoded;
+        self.rejected += counts.rejected;
+    }
+
+    fn look_around(&mut self) -> Result<(), AppError> {
+        let changes = self.session.housekeeping()?;
+        if let Some(present) = changes.uio {
+            self.tell_presence(present);
+        }
+        if changes.probes {
+            self.tell_probes();
+        }
+        if let Some(devices) = self.sysfs.poll() {
+            self.tell(EventKind::UioDevices(devices));
+        }
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+        Ok(())
+    }
+
+    /// Everything that is there now: rings to their end, histograms, counters. Before a snapshot.
+    ///
+    /// # Errors
+    /// When a map cannot be read any more.
+    pub fn catch_up(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
+        // Counters first: what is counted as submitted here is in the rings by the time they are drained.
+        let mut counts = counters::read(&self.session)?;
+        loop {
+            let (lifecycle, slow) = (self.lifecycle.drain(), self.slow.drain());
+            if lifecycle.is_empty() && slow.is_empty() {
+                break;
+            }
+            self.take(lifecycle, &mut sink);
+            self.take(slow, &mut sink);
+        }
+        counts.insert("decoded".into(), self.decoded);
+        counts.insert("decode_error".into(), self.rejected);
+        self.look_around()?;
+        let readings = self.series.read(&self.session)?;
+        self.tell(EventKind::UioReading(readings));
+        self.tell(EventKind::Counters(counts));
+        self.tell(EventKind::Tick);
+        for event in std::mem::take(&mut self.pending) {
+            if let Some(event) = self.filter.pass(event) {
+                sink(event);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A device that is asked for by name must exist, unless uio is not there yet.
+fn check_device(root: &Root, filter: &Filter, config: &TraceConfig) -> Result<(), AppError> {
+    let Some(wanted) = &config.device else { return Ok(()) };
+    let Ok(folder) = std::fs::read_dir(root.join("sys/class/uio")) else { return Ok(()) };
+    let mut names = Vec::new();
+    for entry in folder.flatten() {
+        let file_name = entry.file_name();
+        let Some(minor) = file_name.to_str().and_then(|n| n.strip_prefix("uio")?.parse().ok()) else { continue };
+        let name = std::fs::read_to_string(entry.path().join("name")).unwrap_or_default().trim_end().to_owned();
+        let info = crate::event::UioDeviceInfo { minor, name, version: String::new() };
+        if filter.wanted_device(&info) {
+            return Ok(());
+        }
+        names.push(format!("uio{minor} ({})", info.name));
+    }
+    let there = if names.is_empty() { "there are none now".into() } else { format!("there are {}", names.join(", ")) };
+    Err(AppError::Usage(format!("--device {wanted}: no such UIO device; {there}")))
+}

@@ -1,0 +1,85 @@
+//! The command line as text: what clap parses. `config` makes it valid values.
+
+use clap::{Args, Parser, Subcommand};
+
+/// Tells which UIO device is serialised by its info_lock, where a percpu_ref's kill spends its time, and whether a process
+/// exits slowly because its AIO contexts drain one after another.
+#[derive(Debug, Parser)]
+#[command(name = "uio-trace", version = crate::version::LONG, max_term_width = 100, subcommand_negates_reqs = true)]
+#[command(after_help = "Without a command: top. Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted, 4 this kernel cannot.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Options of `top` when no command is named.
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Live screens (needs a terminal)
+    Top(TraceArgs),
+    /// Histograms and drains as text or JSON, at Ctrl-C or each INTERVAL
+    Hist(HistArgs),
+    /// Can this kernel be traced, by this user? Each hook and how it attaches. Works without root
+    Check(CheckArgs),
+}
+
+/// What to trace.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TraceArgs {
+    /// Only this process (its UIO operations, AIO contexts and the refs it kills)
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
+    /// Only processes of this name
+    #[arg(long, value_name = "NAME")]
+    pub comm: Option<String>,
+    /// Only this UIO device: uio0, or the name its driver gave it
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Only percpu_refs whose owner or release function contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub owner: Option<String>,
+    /// Show UIO operations of at least this length one by one
+    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    pub slow: String,
+    /// Show everything, also the tool's own percpu_refs
+    #[arg(long)]
+    pub all: bool,
+    /// Messages of the BPF programs, to standard error
+    #[arg(long)]
+    pub bpf_log: bool,
+    /// Size of the event rings in KiB, a power of two (default: 1024 and 256)
+    #[arg(long, value_name = "KIB", hide_short_help = true)]
+    pub ring_kib: Option<u32>,
+}
+
+/// `hist`.
+#[derive(Debug, Args)]
+pub struct HistArgs {
+    /// Print every INTERVAL (seconds, or 500ms, 2m) what happened in it; without: once, at the end
+    #[arg(value_name = "INTERVAL")]
+    pub interval: Option<String>,
+    /// Stop after COUNT intervals
+    #[arg(value_name = "COUNT", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Stop after this long
+    #[arg(long, value_name = "DURATION")]
+    pub duration: Option<String>,
+    /// NDJSON: one record a line (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    /// What to trace.
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// One JSON record of type meta
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,53 @@
+//! What ends the program, and with which exit code.
+
+use thiserror::Error;
+
+/// An end other than success. The text tells what failed, on what, why, and what to do next.
+#[derive(Debug, Error)]
+pub enum AppError {
+    /// Something failed: exit code 1.
+    #[error("{0}")]
+    Failed(String),
+    /// The command line means nothing: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// This user may not: exit code 3.
+    #[error("{0}")]
+    NotPermitted(String),
+    /// This kernel cannot: exit code 4.
+    #[error("{0}")]
+    Kernel(String),
+    /// Who read our output went away: nothing to say, exit code 0.
+    #[error("output closed")]
+    OutputClosed,
+}
+
+impl AppError {
+    /// The exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            AppError::Failed(_) => 1,
+            AppError::Usage(_) => 2,
+            AppError::NotPermitted(_) => 3,
+            AppError::Kernel(_) => 4,
+            AppError::OutputClosed => 0,
+        }
+    }
+}
+
+/// A failed write: closed by its reader, or really failed.
+impl From<std::io::Error> for AppError {
+    fn from(error: std::io::Error) -> AppError {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            AppError::OutputClosed
+        } else {
+            AppError::Failed(format!("writing the output failed: {error}"))
+        }
+    }
+}
+
+impl From<crate::probes::session::SessionError> for AppError {
+    fn from(error: crate::probes::session::SessionError) -> AppError {
+        AppError::Failed(error.to_string())
+    }
+}

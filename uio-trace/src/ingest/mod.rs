@@ -1,0 +1,9 @@
+//! From the kernel's rings and maps to [`crate::event::Event`]s.
+
+pub mod clock;
+pub mod counters;
+pub mod decode;
+pub mod ring;
+pub mod series;
+pub mod symbols;
+pub mod sysfs;

@@ -1,0 +1,277 @@
+//! Really loading and attaching, with aya. Each program is loaded when its first attachment is tried.
+
+use super::{
+    catalog::{Attachment, Method},
+    plan::Attacher,
+};
+use aya::{
+    Btf, Ebpf,
+    programs::{
+        BtfTracePoint, FEntry, FExit, KProbe, PerfEvent, ProgramError,
+        fentry::FEntryLinkId,
+        fexit::FExitLinkId,
+        kprobe::KProbeLinkId,
+        perf_event::{BreakpointConfig, PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy},
+        tp_btf::BtfTracePointLinkId,
+    },
+};
+use std::io;
+
+/// Attachment of one program.
+#[derive(Debug)]
+pub enum Link {
+    /// fentry
+    Fentry(&'static str, FEntryLinkId),
+    /// fexit
+    Fexit(&'static str, FExitLinkId),
+    /// kprobe or kretprobe
+    Probe(&'static str, KProbeLinkId),
+    /// tp_btf
+    TpBtf(&'static str, BtfTracePointLinkId),
+    /// Breakpoint: one event per CPU.
+    Breakpoint {
+        /// Program.
+        program: &'static str,
+        /// Kernel address.
+        address: u64,
+        /// (CPU, link)
+        cpus: Vec<(u32, PerfEventLinkId)>,
+    },
+}
+
+/// Attaches programs of a loaded object.
+pub struct AyaAttacher<'a> {
+    /// The object.
+    pub ebpf: &'a mut Ebpf,
+    /// vmlinux BTF as aya wants it; `None`: no BTF.
+    pub btf: Option<&'a Btf>,
+    /// Address of a function.
+    pub address_of: &'a dyn Fn(&str) -> Option<u64>,
+    /// CPUs online now.
+    pub cpus: &'a [u32],
+}
+
+fn missing(program: &str) -> String {
+    format!("the BPF object has no program {program}")
+}
+
+/// The kernel's own reason at the end of an error chain; of a verifier log its last line.
+pub fn explain(error: &ProgramError) -> String {
+    if let ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = error
+    {
+        let log = verifier_log.to_string();
+        let last = log
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty() && !line.starts_with("processed "))
+            .unwrap_or_default();
+        return if last.is_empty() {
+            format!("the kernel refused the program: {}", os(io_error))
+        } else {
+            format!(
+                "the verifier refused the program: {} ({})",
+                last.trim(),
+                os(io_error)
+            )
+        };
+    }
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    match deepest.downcast_ref::<io::Error>() {
+        Some(io_error) => match error {
+            ProgramError::SyscallError(call) => format!("{}: {}", call.call, os(io_error)),
+            _ => os(io_error),
+        },
+        None => deepest.to_string(),
+    }
+}
+
+fn os(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => "the function has no ftrace site (EBUSY)".into(),
+        Some(libc::ENOSPC) => {
+            "no free debug register on a CPU (ENOSPC): a debugger or another tracer holds them".into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+impl AyaAttacher<'_> {
+    fn attach_probe(&mut self, attachment: &Attachment) -> Result<Link, String> {
+        let program: &mut KProbe = self
+            .ebpf
+            .program_mut(attachment.program)
+            .ok_or_else(|| missing(attachment.program))?
+            .try_into()
+            .map_err(|e: ProgramError| explain(&e))?;
+        if program.fd().is_err() {
+            program.load().map_err(|e| explain(&e))?;
+        }
+        let link = program.attach(attachment.target, 0).map_err(|e| explain(&e))?;
+        Ok(Link::Probe(attachment.program, link))
+    }
+
+    fn attach_breakpoint(&mut self, attachment: &Attachment) -> Result<Link, String> {
+        let address = (self.address_of)(attachment.target)
+            .ok_or_else(|| format!("the address of {} is not known", attachment.target))?;
+        let mut link = Link::Breakpoint {
+            program: attachment.program,
+            address,
+            cpus: Vec::new(),
+        };
+        if let Err(reason) = attach_cpus(self.ebpf, &mut link, self.cpus) {
+            detach(self.ebpf, link);
+            return Err(reason);
+        }
+        Ok(link)
+    }
+
+    fn with_btf(&self) -> Result<&Btf, String> {
+        self.btf.ok_or_else(|| "this kernel has no BTF".into())
+    }
+}
+
+/// Attaches a breakpoint on those of `cpus` it is not on yet.
+///
+/// # Errors
+/// The first CPU's failure; CPUs attached before stay.
+pub fn attach_cpus(ebpf: &mut Ebpf, link: &mut Link, cpus: &[u32]) -> Result<(), String> {
+    let Link::Breakpoint {
+        program: name,
+        address,
+        cpus: attached,
+    } = link
+    else {
+        return Ok(());
+    };
+    let program: &mut PerfEvent = ebpf
+        .program_mut(name)
+        .ok_or_else(|| missing(name))?
+        .try_into()
+        .map_err(|e: ProgramError| explain(&e))?;
+    if program.fd().is_err() {
+        program.load().map_err(|e| explain(&e))?;
+    }
+    for &cpu in cpus {
+        if attached.iter().any(|(known, _)| *known == cpu) {
+            continue;
+        }
+        let id = program
+            .attach(
+                PerfEventConfig::Breakpoint(BreakpointConfig::Instruction { address: *address }),
+                PerfEventScope::AllProcessesOneCpu { cpu },
+                SamplePolicy::Period(1),
+                false,
+            )
+            .map_err(|e| format!("CPU {cpu}: {}", explain(&e)))?;
+        attached.push((cpu, id));
+    }
+    Ok(())
+}
+
+/// Detaches; failures are of no consequence, the kernel detaches with the descriptors.
+pub fn detach(ebpf: &mut Ebpf, link: Link) {
+    match link {
+        Link::Fentry(name, id) => {
+            if let Some(Ok(program)) = ebpf.program_mut(name).map(<&mut FEntry>::try_from) {
+                let _ = program.detach(id);
+            }
+        }
+        Link::Fexit(name, id) => {
+            if let Some(Ok(program)) = ebpf.program_mut(name).map(<&mut FExit>::try_from) {
+                let _ = program.detach(id);
+            }
+        }
+        Link::Probe(name, id) => {
+            if let Some(Ok(program)) = ebpf.program_mut(name).map(<&mut KProbe>::try_from) {
+                let _ = program.detach(id);
+            }
+        }
+        Link::TpBtf(name, id) => {
+            if let Some(Ok(program)) = ebpf.program_mut(name).map(<&mut BtfTracePoint>::try_from) {
+                let _ = program.detach(id);
+            }
+        }
+        Link::Breakpoint {
+            program: name, cpus, ..
+        } => {
+            if let Some(Ok(program)) = ebpf.program_mut(name).map(<&mut PerfEvent>::try_from) {
+                for (_, id) in cpus {
+                    let _ = program.detach(id);
+                }
+            }
+        }
+    }
+}
+
+impl Attacher for AyaAttacher<'_> {
+    type Handle = Link;
+
+    fn attach(&mut self, attachment: &Attachment) -> Result<Link, String> {
+        let name = attachment.program;
+        match attachment.method {
+            Method::Kprobe | Method::Kretprobe => self.attach_probe(attachment),
+            Method::Breakpoint => self.attach_breakpoint(attachment),
+            Method::Fentry => {
+                self.with_btf()?;
+                let Some(btf) = self.btf else {
+                    return Err(missing(name));
+                };
+                let program: &mut FEntry = self
+                    .ebpf
+                    .program_mut(name)
+                    .ok_or_else(|| missing(name))?
+                    .try_into()
+                    .map_err(|e: ProgramError| explain(&e))?;
+                program.load(attachment.target, btf).map_err(|e| explain(&e))?;
+                program
+                    .attach()
+                    .map(|id| Link::Fentry(name, id))
+                    .map_err(|e| explain(&e))
+            }
+            Method::Fexit => {
+                self.with_btf()?;
+                let Some(btf) = self.btf else {
+                    return Err(missing(name));
+                };
+                let program: &mut FExit = self
+                    .ebpf
+                    .program_mut(name)
+                    .ok_or_else(|| missing(name))?
+                    .try_into()
+                    .map_err(|e: ProgramError| explain(&e))?;
+                program.load(attachment.target, btf).map_err(|e| explain(&e))?;
+                program
+                    .attach()
+                    .map(|id| Link::Fexit(name, id))
+                    .map_err(|e| explain(&e))
+            }
+            Method::TpBtf => {
+                self.with_btf()?;
+                let Some(btf) = self.btf else {
+                    return Err(missing(name));
+                };
+                let program: &mut BtfTracePoint = self
+                    .ebpf
+                    .program_mut(name)
+                    .ok_or_else(|| missing(name))?
+                    .try_into()
+                    .map_err(|e: ProgramError| explain(&e))?;
+                program.load(attachment.target, btf).map_err(|e| explain(&e))?;
+                program
+                    .attach()
+                    .map(|id| Link::TpBtf(name, id))
+                    .map_err(|e| explain(&e))
+            }
+        }
+    }
+
+    fn detach(&mut self, handle: Link) {
+        detach(self.ebpf, handle);
+    }
+}

@@ -1,0 +1,6 @@
+//! Hooks: what there is ([`catalog`]), what this kernel allows ([`plan`]), attaching it ([`attach`], [`session`]).
+
+pub mod attach;
+pub mod catalog;
+pub mod plan;
+pub mod session;

@@ -1,0 +1,292 @@
+//! Debian packages: installed ones that the host needs, and ones only downloaded and unpacked into the cache.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{capture, progress, run_quiet};
+
+/// Installs the packages that are missing. As root it does so itself; otherwise it says which command would.
+pub fn ensure_installed(packages: &[&str]) -> Result<()> {
+    let missing: Vec<&str> = packages
+        .iter()
+        .copied()
+        .filter(|package| !is_installed(package))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    // SAFETY: geteuid takes no argument and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        bail!("Debian packages are missing; run: sudo apt-get install {list}");
+    }
+    progress(format!("installing {list}"));
+    if !missing.iter().all(|package| has_candidate(package)) {
+        run_quiet(apt_get().arg("update"))?;
+    }
+    let install = |again: &str| {
+        run_quiet(
+            apt_get()
+                .args(["install", "-y", "--no-install-recommends"])
+                .args(&missing),
+        )
+        .with_context(|| format!("cannot install {list}{again}"))
+    };
+    // A package list older than the archive names files that are gone: read it anew once.
+    if install("").is_err() {
+        run_quiet(apt_get().arg("update"))?;
+        install(" (after apt-get update)")?;
+    }
+    Ok(())
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["-o", "DPkg::Lock::Timeout=600"]);
+    command
+}
+
+fn is_installed(package: &str) -> bool {
+    capture(Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status}", package]))
+        .is_ok_and(|status| status == "installed")
+}
+
+fn has_candidate(package: &str) -> bool {
+    capture(Command::new("apt-cache").args(["policy", package])).is_ok_and(|policy| {
+        policy
+            .lines()
+            .any(|line| line.trim_start().starts_with("Candidate:") && !line.contains("(none)"))
+    })
+}
+
+/// An apt to ask and to download from: the system's own, or a private folder with another suite.
+#[derive(Debug, Clone)]
+pub struct Apt {
+    options: Vec<String>,
+}
+
+impl Apt {
+    /// The system's own sources. Reads the package lists when there are none yet.
+    pub fn system() -> Result<Apt> {
+        let apt = Apt { options: Vec::new() };
+        if apt.names("linux-image-").is_ok_and(|names| names.is_empty()) {
+            progress("reading the package lists");
+            run_quiet(apt_get().arg("update"))?;
+        }
+        Ok(apt)
+    }
+
+    /// Another suite of the archive the system uses, in a private apt folder under `cache`: same address, same key.
+    pub fn suite(cache: &Path, suite: &str) -> Result<Apt> {
+        let folder = cache.join("apt").join(suite);
+        for part in ["lists/partial", "cache/archives/partial", "parts"] {
+            let path = folder.join(part);
+            std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        }
+        let (address, key) = archive_of_system()?;
+        let source = folder.join("sources.list");
+        // A suite that was moved to the archive is no longer re-signed: its date is not an error here.
+        let line = format!("deb [signed-by={key} check-valid-until=no] {address} {suite} main\n");
+        std::fs::write(&source, line).with_context(|| format!("cannot write {}", source.display()))?;
+        let option = |name: &str, value: &Path| format!("{name}={}", value.display());
+        let options = vec![
+            option("Dir::Etc::sourcelist", &source),
+            option("Dir::Etc::sourceparts", &folder.join("parts")),
+            option("Dir::State::lists", &folder.join("lists")),
+            option("Dir::Cache", &folder.join("cache")),
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
+        ];
+        let apt = Apt { options };
+        if lists_are_old(&folder.join("lists")) {
+            progress(format!("reading the package list of {suite}"));
+            let update = run_quiet(
+                apt.command("apt-get")
+                    .args(["-o", "APT::Sandbox::User=root", "update"]),
+            );
+            // An older list is good enough when the archive cannot be reached.
+            if update.is_err() && apt.names("linux-image-").is_ok_and(|names| names.is_empty()) {
+                update.with_context(|| format!("cannot read the package list of {suite}"))?;
+            }
+        }
+        Ok(apt)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        for option in &self.options {
+            command.args(["-o", option]);
+        }
+        command
+    }
+
+    /// Every package whose name begins with `prefix`.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        let names = capture(self.command("apt-cache").args(["pkgnames", prefix]))?;
+        Ok(names.lines().map(str::to_owned).collect())
+    }
+
+    /// The version apt would take of a package.
+    pub fn candidate(&self, package: &str) -> Result<String> {
+        let policy = capture(self.command("apt-cache").args(["policy", package]))?;
+        policy
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("Candidate: "))
+            .filter(|version| *version != "(none)")
+            .map(str::to_owned)
+            .with_context(|| format!("apt knows no package {package}"))
+    }
+
+    /// What a package depends on directly.
+    pub fn dependencies(&self, package: &str) -> Result<Vec<String>> {
+        let text = capture(self.command("apt-cache").args(["depends", package]))?;
+        let names = text
+            .lines()
+            .filter_map(|line| line.trim().trim_start_matches('|').strip_prefix("Depends: "));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Downloads the packages into `directory` (those not there yet) and unpacks them all into `root`.
+    pub fn unpack(&self, packages: &[&str], directory: &Path, root: &Path) -> Result<()> {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        for (index, package) in packages.iter().enumerate() {
+            let file = match downloaded(directory, package, &self.candidate(package)?)? {
+                Some(file) => file,
+                None => {
+                    progress(format!(
+                        "downloading {package} ({}/{})",
+                        index + 1,
+                        packages.len()
+                    ));
+                    let mut download = self.command("apt-get");
+                    download.args(["-o", "APT::Sandbox::User=root", "-q", "download", package]);
+                    run_quiet(download.current_dir(directory))?;
+                    downloaded(directory, package, &self.candidate(package)?)?
+                        .with_context(|| format!("apt-get downloaded no file for {package}"))?
+                }
+            };
+            run_quiet(Command::new("dpkg-deb").arg("-x").arg(&file).arg(root))?;
+        }
+        Ok(())
+    }
+}
+
+/// The file apt-get download makes for this version: NAME_VERSION_ARCH.deb, a colon written %3a.
+fn downloaded(directory: &Path, package: &str, version: &str) -> Result<Option<PathBuf>> {
+    let start = format!("{package}_{}_", version.replace(':', "%3a"));
+    let entries =
+        std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    Ok(entries.flatten().map(|entry| entry.path()).find(|path| {
+        path.file_name().is_some_and(|name| {
+            name.to_string_lossy().starts_with(&start) && name.to_string_lossy().ends_with(".deb")
+        })
+    }))
+}
+
+fn lists_are_old(lists: &Path) -> bool {
+    const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
+    let Ok(entries) = std::fs::read_dir(lists) else {
+        return true;
+    };
+    !entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        let is_list = name.to_string_lossy().contains("_Packages");
+        // The list keeps the archive's date; the change time is when it was written here.
+        is_list
+            && entry.metadata().is_ok_and(|meta| {
+                use std::os::unix::fs::MetadataExt;
+                let changed =
+                    std::time::UNIX_EPOCH + std::time::Duration::from_secs(meta.ctime().max(0) as u64);
+                changed.elapsed().is_ok_and(|age| age < WEEK)
+            })
+    })
+}
+
+/// Address and key of the archive that carries this system's own release, from its sources.
+fn archive_of_system() -> Result<(String, String)> {
+    let release = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
+    let codename = release
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+        .map(|name| name.trim_matches('"').to_owned())
+        .context("/etc/os-release has no VERSION_CODENAME")?;
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    if let Ok(entries) = std::fs::read_dir("/etc/apt/sources.list.d") {
+        files.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    files.sort();
+    let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+    texts
+        .filter_map(|text| archive_in(&text, &codename))
+        .next()
+        .with_context(|| format!("no apt source of this system carries {codename}"))
+}
+
+/// Looks for `suite` in one sources file, of either format.
+fn archive_in(text: &str, suite: &str) -> Option<(String, String)> {
+    const DEFAULT_KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+    for stanza in text.split("\n\n") {
+        let field = |name: &str| {
+            stanza
+                .lines()
+                .find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')))
+                .map(str::trim)
+        };
+        if let (Some(addresses), Some(suites)) = (field("URIs"), field("Suites"))
+            && suites.split_whitespace().any(|name| name == suite)
+        {
+            let address = addresses.split_whitespace().next()?;
+            let key = field("Signed-By")
+                .filter(|key| key.starts_with('/'))
+                .unwrap_or(DEFAULT_KEY);
+            return Some((address.to_owned(), key.to_owned()));
+        }
+    }
+    for line in text.lines().filter_map(|line| line.trim().strip_prefix("deb ")) {
+        let (options, rest) = match line
+            .trim()
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+        {
+            Some((options, rest)) => (options, rest),
+            None => ("", line),
+        };
+        let mut words = rest.split_whitespace();
+        if let (Some(address), Some(name)) = (words.next(), words.next())
+            && name == suite
+        {
+            let key = options
+                .split_whitespace()
+                .find_map(|option| option.strip_prefix("signed-by="))
+                .unwrap_or(DEFAULT_KEY);
+            return Some((address.to_owned(), key.to_owned()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::archive_in;
+
+    #[test]
+    fn finds_the_archive_in_both_formats() {
+        let new = "Types: deb\nURIs: http://archive.example/debian\nSuites: bookworm bookworm-updates\n\
+                   Components: main\nSigned-By: /keys/a.gpg\n\nTypes: deb\nURIs: http://other.example\nSuites: x\n";
+        assert_eq!(
+            archive_in(new, "bookworm"),
+            Some(("http://archive.example/debian".into(), "/keys/a.gpg".into()))
+        );
+        let old =
+            "# comment\ndeb [arch=amd64 signed-by=/keys/b.gpg] http://archive.example/debian bookworm main\n";
+        assert_eq!(
+            archive_in(old, "bookworm"),
+            Some(("http://archive.example/debian".into(), "/keys/b.gpg".into()))
+        );
+        assert_eq!(archive_in(old, "trixie"), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! `cargo xtask clean-cache`: removes what was downloaded and built outside the workspace.
+
+use anyhow::{Context, Result};
+
+use crate::paths;
+
+/// The verb.
+pub fn main() -> Result<()> {
+    let cache = paths::cache()?;
+    for part in ["apt", "bpf-toolchain", "debs", "kernels", "testbed"] {
+        let path = cache.join(part);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            println!("removed {}", path.display());
+        }
+    }
+    Ok(())
+}

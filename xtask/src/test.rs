@@ -1,0 +1,235 @@
+//! `cargo xtask test`: everything that judges a change. Host first, then guests; all failures are collected.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::process::{cargo, describe, progress};
+use crate::vm::kernels::{self, KERNELS, KernelSpec, TestSet};
+use crate::vm::verdict::parse_test;
+use crate::vm::{self, Job, Programs};
+use crate::{bpf, paths};
+
+/// Arguments of `cargo xtask test`.
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// Only what needs no guest.
+    #[arg(long)]
+    host: bool,
+    /// Only this kernel's guest (may be given more than once).
+    #[arg(long, value_name = "KERNEL", conflicts_with = "host")]
+    guest: Vec<String>,
+    /// Only guest tests whose name contains this.
+    #[arg(long, conflicts_with = "host")]
+    filter: Option<String>,
+}
+
+/// What was tried, and what of it failed.
+#[derive(Debug, Default)]
+struct Summary {
+    passed: u32,
+    failures: Vec<String>,
+}
+
+impl Summary {
+    fn add(&mut self, name: &str, result: Result<()>) {
+        match result {
+            Ok(()) => self.passed += 1,
+            Err(error) => {
+                println!("FAILED {name}: {error:#}");
+                self.failures.push(format!("{name}: {error:#}"));
+            }
+        }
+    }
+}
+
+/// The verb.
+pub fn main(arguments: &TestArgs) -> Result<()> {
+    let top = paths::workspace()?;
+    let mut summary = Summary::default();
+    let wants_host = arguments.guest.is_empty() && arguments.filter.is_none();
+    if wants_host {
+        host(&top, &mut summary);
+    }
+    if !arguments.host {
+        guests(&top, arguments, &mut summary)?;
+    }
+    println!();
+    for failure in &summary.failures {
+        println!("FAILED {failure}");
+    }
+    println!("{} passed, {} failed", summary.passed, summary.failures.len());
+    if !summary.failures.is_empty() {
+        bail!("{} failed", summary.failures.len());
+    }
+    Ok(())
+}
+
+fn host(top: &Path, summary: &mut Summary) {
+    summary.add("bpf object is up to date", bpf::check(top));
+    summary.add("formatting", step(cargo(top).args(["fmt", "--all", "--check"])));
+    let ebpf = top.join("uio-trace-ebpf");
+    summary.add(
+        "formatting of the BPF side",
+        step(cargo(&ebpf).args(["fmt", "--all", "--check"])),
+    );
+    let clippy = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    summary.add("clippy", step(cargo(top).args(clippy)));
+    host_tests(top, summary);
+    summary.add("bpf object built anew is the same", bpf::compare(top));
+}
+
+/// Runs one command with its output on this terminal.
+fn step(command: &mut Command) -> Result<()> {
+    progress(describe(command));
+    crate::process::run(command)
+}
+
+/// Counts the tests of the workspace one by one: cargo's own summaries, one per test binary, are added up.
+fn host_tests(top: &Path, summary: &mut Summary) {
+    let mut command = cargo(top);
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    progress(describe(&command));
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return summary.add("cargo test", Err(error.into())),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    let (passed, failed) = count_tests(&text);
+    summary.passed += passed;
+    for name in failed {
+        summary.failures.push(name);
+    }
+    if !output.status.success() && summary.failures.is_empty() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        summary
+            .failures
+            .push(format!("cargo test ended with {}", output.status));
+    }
+}
+
+/// Passed tests and names of failed ones in libtest's output.
+fn count_tests(text: &str) -> (u32, Vec<String>) {
+    let mut passed = 0;
+    let mut failed = Vec::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("test ") else {
+            continue;
+        };
+        if rest.ends_with("... ok") {
+            passed += 1;
+        } else if let Some(name) = rest.strip_suffix(" ... FAILED") {
+            failed.push(name.to_owned());
+        }
+    }
+    (passed, failed)
+}
+
+fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()> {
+    let specs: Vec<&'static KernelSpec> = if arguments.guest.is_empty() {
+        KERNELS.iter().collect()
+    } else {
+        arguments
+            .guest
+            .iter()
+            .map(|name| kernels::find(name))
+            .collect::<Result<_>>()?
+    };
+    let programs = vm::build_programs(top)?;
+    // One at a time: the tests compare times, and two guests would share the same processors.
+    for spec in specs {
+        let start = Instant::now();
+        let result = guest(spec, &programs, arguments.filter.as_deref(), summary);
+        if let Err(error) = result {
+            summary.add(&format!("guest {}", spec.name), Err(error));
+        }
+        progress(format!(
+            "guest {} took {} s",
+            spec.name,
+            start.elapsed().as_secs()
+        ));
+    }
+    Ok(())
+}
+
+fn guest(
+    spec: &'static KernelSpec,
+    programs: &Programs,
+    filter: Option<&str>,
+    summary: &mut Summary,
+) -> Result<()> {
+    let kernel = kernels::provide(&paths::cache()?, spec)?;
+    let set = match spec.set {
+        TestSet::Full => "full",
+        TestSet::Smoke => "smoke",
+    };
+    let mut command: Vec<String> = ["testbed", "guest-tests", "--kernel", spec.name, "--set", set]
+        .map(str::to_owned)
+        .to_vec();
+    if let Some(filter) = filter {
+        command.extend(["--filter".to_owned(), filter.to_owned()]);
+    }
+    let job = Job {
+        command,
+        modules: vm::default_modules(),
+        terminal: None,
+    };
+    let mut guest = vm::prepare(&kernel, programs, &job, "test")?;
+    guest.limit = Duration::from_secs(1500);
+    guest.silence = Duration::from_secs(180);
+    progress(format!("booting {} ({set} tests)", kernel.release));
+    let outcome = guest.watch(&mut |line| {
+        if let Some(test) = parse_test(line) {
+            let verdict = if test.passed { "ok" } else { "FAILED" };
+            println!("{} {} ... {verdict}  {}", spec.name, test.name, test.detail);
+        }
+    })?;
+    for test in outcome.tests() {
+        let name = format!("{} {}", spec.name, test.name);
+        if test.passed {
+            summary.passed += 1;
+        } else {
+            summary.failures.push(format!("{name}: {}", test.detail));
+        }
+    }
+    let failed_none = outcome.tests().iter().all(|test| test.passed);
+    let problem = outcome.problem().or_else(|| match outcome.status() {
+        Some(status) if status != 0 && failed_none => Some(format!("the test runner ended with {status}")),
+        _ => None,
+    });
+    if let Some(problem) = problem {
+        for line in &outcome.console_tail {
+            println!("    {line}");
+        }
+        bail!(
+            "{problem} (after {} s; console: {})",
+            outcome.took.as_secs(),
+            guest.console_file().display()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_tests;
+
+    #[test]
+    fn counts_libtest_lines() {
+        let text = "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest d ... ignored\n\
+                    test result: FAILED. 1 passed; 1 failed\n";
+        assert_eq!(count_tests(text), (1, vec!["a::c".to_owned()]));
+    }
+}

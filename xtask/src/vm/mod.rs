@@ -1,0 +1,174 @@
+//! `cargo xtask vm`: boots a guest with a Debian kernel and runs a command in it. The other verbs that need a
+//! guest use the same parts: kernels -> modules -> initramfs -> qemu -> verdict.
+
+mod cpio;
+pub mod initramfs;
+pub mod kernels;
+mod modules;
+mod programs;
+pub mod qemu;
+mod testbed_module;
+pub mod verdict;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::apt;
+use crate::paths;
+use crate::process::progress;
+pub use initramfs::{Job, Programs};
+pub use kernels::Kernel;
+pub use programs::{build as build_programs, build_static};
+use qemu::Guest;
+
+/// Arguments of `cargo xtask vm`.
+#[derive(Debug, Args)]
+pub struct VmArgs {
+    /// A kernel of the table: 6.12, 6.1, 6.12-rt, 5.10, sid.
+    #[arg(long, default_value = "6.12")]
+    kernel: String,
+    /// Processors.
+    #[arg(long, default_value_t = 4)]
+    smp: u32,
+    /// Memory in MiB.
+    #[arg(long, default_value_t = 1024)]
+    mem: u32,
+    /// Let the guest's clock count instructions (one processor).
+    #[arg(long)]
+    icount: bool,
+    /// A shell on this terminal.
+    #[arg(long, conflicts_with = "command")]
+    shell: bool,
+    /// Modules to load first (default: uio and the testbed's); a module's parameters follow it after spaces.
+    #[arg(long)]
+    module: Vec<String>,
+    /// The longest the guest may run, in seconds.
+    #[arg(long, default_value_t = 1200)]
+    limit: u64,
+    /// The command run in the guest.
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// The verb.
+pub fn main(arguments: &VmArgs) -> Result<()> {
+    let top = paths::workspace()?;
+    if !arguments.shell && arguments.command.is_empty() {
+        bail!("give a command after --, or --shell");
+    }
+    let programs = build_programs(&top)?;
+    let kernel = kernels::provide(&paths::cache()?, kernels::find(&arguments.kernel)?)?;
+    let modules = if arguments.module.is_empty() {
+        default_modules()
+    } else {
+        arguments.module.clone()
+    };
+    let mut job = Job {
+        command: arguments.command.clone(),
+        modules,
+        terminal: None,
+    };
+    if arguments.shell {
+        job.command = vec!["/bin/sh".to_owned()];
+        return crate::run::interactive(&kernel, &programs, job, arguments.smp);
+    }
+    let mut guest = prepare(&kernel, &programs, &job, "vm")?;
+    guest.smp = arguments.smp;
+    guest.memory = arguments.mem;
+    guest.icount = arguments.icount;
+    guest.kvm &= !arguments.icount;
+    guest.verbose = true;
+    guest.limit = Duration::from_secs(arguments.limit);
+    guest.silence = guest.limit;
+    let outcome = guest.watch(&mut |line| println!("{line}"))?;
+    if let Some(problem) = outcome.problem() {
+        bail!("{problem} (console: {})", guest.console_file().display());
+    }
+    match outcome.status() {
+        Some(0) => Ok(()),
+        status => bail!("the command in the guest ended with {}", status.unwrap_or(-1)),
+    }
+}
+
+/// Loaded unless a job says otherwise: devices with known hold times.
+pub fn default_modules() -> Vec<String> {
+    vec!["uio_testbed devices=2".to_owned()]
+}
+
+/// Everything before the start of a guest: QEMU, modules, initramfs.
+pub fn prepare(kernel: &Kernel, programs: &Programs, job: &Job, name: &str) -> Result<Guest> {
+    apt::ensure_installed(&["qemu-system-x86"])?;
+    let cache = paths::cache()?;
+    let module = match testbed_module::provide(&cache, kernel) {
+        Ok(module) => Some(module),
+        // Tests then use a TCMU device, which every kernel has; its hold time is not known beforehand.
+        Err(error) => {
+            progress(format!("no testbed module on {}: {error:#}", kernel.release));
+            None
+        }
+    };
+    let folder = paths::workspace()?.join("target/guests");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let name = format!("{name}-{}", kernel.spec.name);
+    let initramfs = folder.join(format!("{name}.cpio"));
+    write(
+        &initramfs,
+        &initramfs::build(kernel, programs, module.as_deref(), job)?,
+    )?;
+    Ok(Guest {
+        name,
+        image: kernel.image(),
+        initramfs,
+        smp: 4,
+        memory: 1024,
+        icount: false,
+        kvm: kvm_works(&kernel.image(), &folder),
+        folder,
+        limit: Duration::from_secs(1200),
+        silence: Duration::from_secs(120),
+        verbose: false,
+    })
+}
+
+fn write(path: &PathBuf, content: &[u8]) -> Result<()> {
+    std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether a guest really boots under KVM here: the device alone does not say so (nested monitors exist that
+/// offer it and cannot run a boot loader). Asked once per process.
+fn kvm_works(image: &Path, folder: &Path) -> bool {
+    static ANSWER: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let openable = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/kvm")
+            .is_ok();
+        openable && probe_kvm(image, folder).unwrap_or(false)
+    })
+}
+
+/// Boots a kernel without a root file system: its panic on the console is the proof that it ran.
+fn probe_kvm(image: &Path, folder: &Path) -> Result<bool> {
+    progress("trying a guest with KVM");
+    let initramfs = folder.join("kvm-probe.cpio");
+    write(&initramfs, &cpio::Archive::default().finish())?;
+    let guest = Guest {
+        name: "kvm-probe".to_owned(),
+        image: image.to_path_buf(),
+        initramfs,
+        smp: 1,
+        memory: 512,
+        icount: false,
+        kvm: true,
+        folder: folder.to_path_buf(),
+        limit: Duration::from_secs(20),
+        silence: Duration::from_secs(20),
+        verbose: false,
+    };
+    let outcome = guest.watch(&mut |_| {})?;
+    Ok(matches!(outcome.ended, verdict::Ended::Hang(_)))
+}

@@ -1,0 +1,200 @@
+//! AIO contexts by raw system calls, torn down by exit (together) or by io_destroy (one after another), each
+//! timed by a clock outside the tool.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::clock::monotonic_ns;
+use crate::shared::SharedWords;
+
+/// What to set up and how to end it.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// How many contexts.
+    #[arg(long, default_value_t = 1)]
+    pub contexts: usize,
+    /// A child process exits with them.
+    #[arg(long, conflicts_with = "destroy", required_unless_present = "destroy")]
+    pub exit: bool,
+    /// io_destroy for each.
+    #[arg(long)]
+    pub destroy: bool,
+    /// Reads in flight in each context at its end.
+    #[arg(long, default_value_t = 0, requires = "file")]
+    pub in_flight: usize,
+    /// Where they read from, with O_DIRECT.
+    #[arg(long)]
+    pub file: Option<String>,
+}
+
+/// Runs the workload.
+pub fn run(options: &Options) -> Result<Value> {
+    if options.exit {
+        by_exit(options)
+    } else {
+        by_destroy(options)
+    }
+}
+
+/// struct iocb of linux/aio_abi.h, little endian.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct ControlBlock {
+    data: u64,
+    key: u32,
+    flags: u32,
+    opcode: u16,
+    priority: i16,
+    descriptor: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    more_flags: u32,
+    event_descriptor: u32,
+}
+
+const READ: u16 = 0;
+const BLOCK: usize = 4096;
+
+/// Contexts with their reads; the buffers must outlive the reads.
+struct Contexts {
+    ids: Vec<u64>,
+    _buffers: Vec<Vec<u8>>,
+    _file: Option<std::fs::File>,
+}
+
+fn set_up(options: &Options) -> Result<Contexts> {
+    let file = match &options.file {
+        Some(path) => Some(
+            std::fs::OpenOptions::new()
+                .read(true)
+                .custom_flags(libc::O_DIRECT)
+                .open(path)
+                .with_context(|| format!("cannot open {path}"))?,
+        ),
+        None => None,
+    };
+    let mut contexts = Contexts {
+        ids: Vec::new(),
+        _buffers: Vec::new(),
+        _file: None,
+    };
+    for _ in 0..options.contexts {
+        let mut id: u64 = 0;
+        let events = options.in_flight.max(1);
+        // SAFETY: io_setup writes the new context's id to `id`, which must be zero before.
+        if unsafe { libc::syscall(libc::SYS_io_setup, events, &mut id) } != 0 {
+            bail!("io_setup: {}", std::io::Error::last_os_error());
+        }
+        contexts.ids.push(id);
+        if let Some(file) = &file {
+            for number in 0..options.in_flight {
+                contexts._buffers.push(submit_read(id, file.as_raw_fd(), number)?);
+            }
+        }
+    }
+    contexts._file = file;
+    Ok(contexts)
+}
+
+fn submit_read(context: u64, descriptor: i32, number: usize) -> Result<Vec<u8>> {
+    // O_DIRECT wants an aligned buffer: twice the size always contains one.
+    let mut buffer = vec![0_u8; 2 * BLOCK];
+    let aligned = (buffer.as_mut_ptr() as usize).next_multiple_of(BLOCK);
+    let mut block = ControlBlock {
+        opcode: READ,
+        descriptor: u32::try_from(descriptor)?,
+        buffer: aligned as u64,
+        bytes: BLOCK as u64,
+        offset: i64::try_from(number * BLOCK)?,
+        ..ControlBlock::default()
+    };
+    let mut list = [&raw mut block];
+    // SAFETY: the control block is copied by io_submit; the buffer it points to is returned and kept alive.
+    let submitted = unsafe { libc::syscall(libc::SYS_io_submit, context, 1, list.as_mut_ptr()) };
+    if submitted != 1 {
+        bail!("io_submit: {}", std::io::Error::last_os_error());
+    }
+    Ok(buffer)
+}
+
+/// The words a child and its parent share.
+const READY: usize = 0;
+const GO: usize = 1;
+const EXITS_AT: usize = 2;
+const READY_OK: u64 = 1;
+const READY_FAILED: u64 = 2;
+
+/// From just before the child's exit_group to the parent's return from waitpid. The child shares this small
+/// static program's few pages, so what exit does besides exit_aio is some tens of microseconds; a grace period
+/// is milliseconds.
+fn by_exit(options: &Options) -> Result<Value> {
+    let words = SharedWords::new()?;
+    // SAFETY: this process has one thread, so the child may run any code.
+    let child = unsafe { libc::fork() };
+    if child < 0 {
+        bail!("fork: {}", std::io::Error::last_os_error());
+    }
+    if child == 0 {
+        exit_with_contexts(options, &words);
+    }
+    while words.word(READY).load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    words.word(GO).store(1, Ordering::Release);
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the result.
+    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+    let reaped_at = monotonic_ns();
+    if ended != child || words.word(READY).load(Ordering::Acquire) == READY_FAILED {
+        bail!("the child could not set its contexts up (try a higher /proc/sys/fs/aio-max-nr)");
+    }
+    let exits_at = words.word(EXITS_AT).load(Ordering::Acquire);
+    Ok(json!({
+        "workload": "aio-exit",
+        "tgid": child,
+        "contexts": options.contexts,
+        "exit_ns": reaped_at - exits_at,
+    }))
+}
+
+fn exit_with_contexts(options: &Options, words: &SharedWords) -> ! {
+    let contexts = set_up(options);
+    let ready = if contexts.is_ok() { READY_OK } else { READY_FAILED };
+    words.word(READY).store(ready, Ordering::Release);
+    while words.word(GO).load(Ordering::Acquire) == 0 {
+        std::hint::spin_loop();
+    }
+    words.word(EXITS_AT).store(monotonic_ns(), Ordering::Release);
+    // SAFETY: ends the process at once, without destructors that would free the buffers of reads in flight.
+    unsafe { libc::_exit(0) }
+}
+
+fn by_destroy(options: &Options) -> Result<Value> {
+    let contexts = set_up(options)?;
+    let mut times = Vec::with_capacity(contexts.ids.len());
+    let start = monotonic_ns();
+    for id in &contexts.ids {
+        let before = monotonic_ns();
+        // SAFETY: the context belongs to this process; buffers of its reads live until all are destroyed.
+        let result = unsafe { libc::syscall(libc::SYS_io_destroy, *id) };
+        times.push(monotonic_ns() - before);
+        if result != 0 {
+            bail!("io_destroy: {}", std::io::Error::last_os_error());
+        }
+    }
+    let wall = monotonic_ns() - start;
+    Ok(json!({
+        "workload": "aio-destroy",
+        "tgid": std::process::id(),
+        "contexts": options.contexts,
+        "wall_ns": wall,
+        "destroy_ns": times,
+    }))
+}

@@ -1,0 +1,73 @@
+//! What tracing costs: run with `-icount shift=0`, where a nanosecond of the guest's clock is an instruction.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::json;
+
+use crate::device::{Testbed, make_tcmu, minor_of};
+use crate::tests::{number, workload};
+use crate::tool::Tool;
+use crate::{kernel_modules, report};
+
+/// How much to run.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Writes per measurement.
+    #[arg(long, default_value_t = 20_000)]
+    writes: u64,
+    /// Exits per measurement.
+    #[arg(long, default_value_t = 1_000)]
+    exits: u64,
+}
+
+const TCMU: &str = "tcm-user/0/testbed/testbed//x";
+
+/// Measures without the tool, with it, and without it again: the last must be like the first.
+pub fn run(options: &Options) -> Result<()> {
+    let mut devices = Vec::new();
+    if kernel_modules::have_testbed() {
+        let device = Testbed::find(0)?;
+        device.set_hold(0, false)?;
+        devices.push(("write, testbed device", device.node()));
+    }
+    let minor = minor_of(TCMU).or_else(|_| make_tcmu())?;
+    devices.push(("write, TCMU device", format!("/dev/uio{minor}")));
+
+    let measure = || -> Result<Vec<f64>> {
+        let mut costs = Vec::new();
+        for (_, node) in &devices {
+            // warm: caches of translated code
+            workload(&format!("uio-write --device {node} --count 2000"))?;
+            let load = workload(&format!("uio-write --device {node} --count {}", options.writes))?;
+            costs.push(number(&load, "/devices/0/latency_ns/sum")? as f64 / options.writes as f64);
+        }
+        workload("noaio-exit --count 100")?;
+        let load = workload(&format!("noaio-exit --count {}", options.exits))?;
+        costs.push(number(&load, "/wall_ns")? as f64 / options.exits as f64);
+        Ok(costs)
+    };
+    let without = measure()?;
+    let tool = Tool::start(&[])?;
+    let with = measure()?;
+    tool.finish()?;
+    let again = measure()?;
+
+    let names = devices
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(["exit of a process without AIO"]);
+    for (index, name) in names.enumerate() {
+        let (without, with, again) = (without[index], with[index], again[index]);
+        report::data(&json!({
+            "what": name,
+            "without": without.round(),
+            "with": with.round(),
+            "after": again.round(),
+            "added": (with - without).round(),
+        }));
+        if (again - without).abs() > 0.05 * without {
+            bail!("{name}: {without:.0} instructions before the tool ran, {again:.0} after it");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! What runs in a guest. As PID 1 it brings the guest up and runs its job; otherwise it is a workload that
+//! measures itself, or the runner that compares what uio-trace says with those measures.
+
+mod aio;
+mod bench;
+mod clock;
+mod demo;
+mod device;
+mod init;
+mod job;
+mod kernel_modules;
+mod refs;
+mod report;
+mod shared;
+mod tests;
+mod tool;
+mod uio_write;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "testbed", about = "Workloads and tests for uio-trace's guests")]
+struct Cli {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Threads that write to UIO devices; one JSON line with their own measures.
+    UioWrite(uio_write::Options),
+    /// AIO contexts torn down by exit or one by one; one JSON line with own measures.
+    Aio(aio::Options),
+    /// Processes without AIO that come and go.
+    NoaioExit {
+        /// How many.
+        #[arg(long, default_value_t = 1000)]
+        count: u32,
+    },
+    /// A cgroup made and removed.
+    CgroupCycle {
+        /// How often.
+        #[arg(long, default_value_t = 1)]
+        count: u32,
+    },
+    /// An io_uring made and closed.
+    IouringClose {
+        /// How often.
+        #[arg(long, default_value_t = 1)]
+        count: u32,
+    },
+    /// The I/O scheduler of a block device changed, which freezes its queue.
+    Elevator {
+        /// The block device's name.
+        #[arg(long, default_value = "nullb0")]
+        device: String,
+        /// How often.
+        #[arg(long, default_value_t = 1)]
+        count: u32,
+    },
+    /// A load with something on every screen, until killed.
+    Demo,
+    /// The tests.
+    GuestTests(tests::Options),
+    /// What tracing costs, in instructions of a guest whose clock counts them.
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    if std::process::id() == 1 {
+        init::main();
+    }
+    match run(Cli::parse().role) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("testbed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(role: Role) -> Result<ExitCode> {
+    match role {
+        Role::UioWrite(options) => println!("{}", uio_write::run(&options)?),
+        Role::Aio(options) => println!("{}", aio::run(&options)?),
+        Role::NoaioExit { count } => println!("{}", refs::exit_without_aio(count)?),
+        Role::CgroupCycle { count } => println!("{}", refs::cgroup_cycle(count)?),
+        Role::IouringClose { count } => println!("{}", refs::iouring_close(count)?),
+        Role::Elevator { device, count } => println!("{}", refs::elevator(&device, count)?),
+        Role::Demo => demo::run()?,
+        Role::GuestTests(options) => return tests::run(&options),
+        Role::Bench(options) => bench::run(&options)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,191 @@
+//! AIO drains: cause, verdict, contexts, times.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Guest, near, number, same, shortened, workload};
+use crate::kernel_modules;
+use crate::tool::{Records, Tool};
+
+const TOLERANCE: f64 = 0.05;
+/// What exit does besides exit_aio, the wake of the parent, and the tool's own probes.
+const FLOOR_NS: f64 = 1_000_000.0;
+
+fn only_drain<'a>(records: &'a Records, load: &Value) -> Result<&'a Value> {
+    let tgid = number(load, "/tgid")?;
+    match records.drains(tgid)[..] {
+        [drain] => Ok(drain),
+        [] => bail!(
+            "no drain of process {tgid}; in all: {}",
+            records.of("aio_drain").count()
+        ),
+        ref several => bail!("{} drains of process {tgid}, should be one", several.len()),
+    }
+}
+
+/// The four phases of each context are there and sum to its total; the critical one's are those of the drain.
+fn phases(drain: &Value) -> Result<()> {
+    let detail = drain["detail"].as_array().context("no detail")?;
+    for context in detail {
+        let mut sum = 0;
+        for phase in ["users_gp_ns", "users_refs_ns", "reqs_gp_ns", "reqs_io_ns"] {
+            sum += number(context, &format!("/{phase}"))?;
+        }
+        near(
+            "sum of a context's phases",
+            sum as f64,
+            number(context, "/total_ns")? as f64,
+            0.01,
+            1_000.0,
+        )?;
+        if number(context, "/users_gp_ns")? == 0 || number(context, "/reqs_gp_ns")? == 0 {
+            bail!("a context without its two grace periods: {context}");
+        }
+    }
+    let critical = usize::try_from(number(drain, "/critical")?)?;
+    let critical = detail
+        .get(critical)
+        .with_context(|| format!("no context {critical}"))?;
+    for (phase, of_context) in [
+        ("users_gp", "users_gp_ns"),
+        ("users_refs", "users_refs_ns"),
+        ("reqs_gp", "reqs_gp_ns"),
+        ("reqs_io", "reqs_io_ns"),
+    ] {
+        let total = number(drain, &format!("/phases_ns/{phase}"))?;
+        same(
+            &format!("{phase} of the critical context"),
+            total,
+            number(critical, &format!("/{of_context}"))?,
+        )?;
+    }
+    Ok(())
+}
+
+fn words(drain: &Value, cause: &str, contexts: u64, verdict: &str) -> Result<()> {
+    same("cause", drain["cause"].as_str(), Some(cause)).with_context(|| shortened(drain))?;
+    same("contexts", number(drain, "/contexts")?, contexts)?;
+    same("verdict", drain["verdict"].as_str(), Some(verdict)).with_context(|| shortened(drain))
+}
+
+/// A process exits with contexts: drained together.
+pub fn by_exit(contexts: u64) -> Result<String> {
+    let tool = Tool::start(&[])?;
+    let load = workload(&format!("aio --exit --contexts {contexts}"))?;
+    let records = tool.finish()?;
+    let drain = only_drain(&records, &load)?;
+    words(
+        drain,
+        "exit_aio",
+        contexts,
+        if contexts == 1 { "single" } else { "parallel" },
+    )?;
+    let wall = number(drain, "/wall_ns")? as f64;
+    let exit = number(&load, "/exit_ns")? as f64;
+    near("wall time", wall, exit, TOLERANCE, FLOOR_NS)?;
+    phases(drain)?;
+    Ok(format!(
+        "{:.1} ms (the parent's clock {:.1} ms)",
+        wall / 1e6,
+        exit / 1e6
+    ))
+}
+
+/// A process destroys its contexts one after another.
+pub fn by_destroy(contexts: u64) -> Result<String> {
+    let tool = Tool::start(&[])?;
+    let load = workload(&format!("aio --destroy --contexts {contexts}"))?;
+    let records = tool.finish()?;
+    let drain = only_drain(&records, &load)?;
+    words(drain, "io_destroy", contexts, "serial")?;
+    let wall = number(drain, "/wall_ns")? as f64;
+    let truth = number(&load, "/wall_ns")? as f64;
+    near("wall time", wall, truth, TOLERANCE, FLOOR_NS)?;
+    phases(drain)?;
+    let detail = drain["detail"].as_array().context("no detail")?;
+    let times = load["destroy_ns"].as_array().context("no times")?;
+    same("contexts in detail", detail.len(), times.len())?;
+    let mut longest = 0;
+    for (context, time) in detail.iter().zip(times) {
+        let total = number(context, "/total_ns")?;
+        longest = longest.max(total);
+        let time = time.as_u64().context("a time is no number")?;
+        near("a context's time", total as f64, time as f64, TOLERANCE, FLOOR_NS)?;
+    }
+    same(
+        "projected parallel time",
+        number(drain, "/projected_parallel_ns")?,
+        longest,
+    )?;
+    Ok(format!(
+        "{:.1} ms (own clock {:.1} ms), together it would be {:.1} ms",
+        wall / 1e6,
+        truth / 1e6,
+        longest as f64 / 1e6
+    ))
+}
+
+/// Reads that take a known time are in flight at the exit: the last phase is I/O.
+pub fn io_in_flight(_: &Guest) -> Result<String> {
+    const READ_NS: u64 = 400_000_000;
+    if kernel_modules::is_loaded("null_blk") {
+        kernel_modules::unload("null_blk")?;
+    }
+    kernel_modules::load(&format!(
+        "null_blk nr_devices=1 queue_mode=2 irqmode=2 completion_nsec={READ_NS}"
+    ))?;
+    let tool = Tool::start(&[])?;
+    let load = workload("aio --exit --contexts 2 --in-flight 2 --file /dev/nullb0")?;
+    let records = tool.finish()?;
+    kernel_modules::unload("null_blk")?;
+    let drain = only_drain(&records, &load)?;
+    words(drain, "exit_aio", 2, "parallel")?;
+    phases(drain)?;
+    let wall = number(drain, "/wall_ns")? as f64;
+    near(
+        "wall time",
+        wall,
+        number(&load, "/exit_ns")? as f64,
+        TOLERANCE,
+        FLOOR_NS,
+    )?;
+    // The reads began before the exit; grace periods run while they are in flight.
+    let io = number(drain, "/phases_ns/reqs_io")?;
+    let wait_for_io = READ_NS / 2;
+    if io < wait_for_io {
+        bail!(
+            "only {io} ns of I/O in flight, reads take {READ_NS} ns: {}",
+            drain["phases_ns"]
+        );
+    }
+    Ok(format!("{:.0} ms of it I/O", io as f64 / 1e6))
+}
+
+/// A thousand processes exit without AIO: no drain, nothing sent.
+pub fn without_contexts(_: &Guest) -> Result<String> {
+    let mut tool = Tool::start(&["1"])?;
+    // What attaching itself caused is in the first interval.
+    tool.wait_for("a first interval", Duration::from_secs(20), |record| {
+        record["type"] == "loss"
+    })?;
+    tool.wait_for("a second interval", Duration::from_secs(20), |record| {
+        record["type"] == "loss"
+    })?;
+    let mut before = Value::Null;
+    tool.wait_for("a third interval", Duration::from_secs(20), |record| {
+        before = record.clone();
+        record["type"] == "loss"
+    })?;
+    workload("noaio-exit --count 1000")?;
+    let records = tool.finish()?;
+    same("drains", records.of("aio_drain").count(), 0)?;
+    let submitted = |loss: &Value| number(loss, "/submitted");
+    same(
+        "events put into a ring",
+        submitted(records.loss())?,
+        submitted(&before)?,
+    )?;
+    Ok("1000 exits, no event".to_owned())
+}

@@ -1,0 +1,161 @@
+//! How the tool behaves in bad places: signals, kill -9, no privileges.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Guest, number, same, workload};
+use crate::clock::wait_until;
+use crate::device::{Testbed, make_tcmu, minor_of};
+use crate::tool::{PROGRAM, Tool};
+
+/// A signal that asks it to end makes it print what it has.
+pub fn prints_after(signal: i32) -> Result<String> {
+    let device = Testbed::find(0)?;
+    device.set_hold(0, false)?;
+    let tool = Tool::start(&[])?;
+    workload(&format!("uio-write --device {} --count 50", device.node()))?;
+    let ended = tool.end(signal)?;
+    same(
+        "writes",
+        number(ended.records.operation(&device.name, "write"), "/count")?,
+        50,
+    )?;
+    Ok(format!("50 writes, exit code {}", ended.code))
+}
+
+/// Ids of BPF programs (or links) that exist.
+fn bpf_ids(command: u32) -> Vec<u32> {
+    let mut ids = Vec::new();
+    let mut id = 0_u32;
+    loop {
+        // The part of union bpf_attr that *_GET_NEXT_ID uses: start_id, next_id, open_flags.
+        let mut attributes = [id, 0, 0];
+        // SAFETY: the kernel reads and writes the twelve bytes given.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), 12) };
+        if result != 0 {
+            return ids;
+        }
+        id = attributes[1];
+        ids.push(id);
+    }
+}
+
+const PROG_GET_NEXT_ID: u32 = 11;
+const LINK_GET_NEXT_ID: u32 = 31;
+
+/// Execution breakpoints this process can open on the first processor: x86 has four debug registers there.
+fn free_breakpoints() -> usize {
+    // struct perf_event_attr up to and including config2, 72 bytes in 64-bit words.
+    const TYPE_BREAKPOINT: u64 = 5;
+    const SIZE: u64 = 72;
+    const EXECUTE: u64 = 4;
+    const FLAG_CLOEXEC: u64 = 8;
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let address = symbols
+        .lines()
+        .find_map(|line| {
+            line.strip_suffix(" T percpu_ref_init")
+                .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        })
+        .unwrap_or(0);
+    let mut open = Vec::new();
+    for number in 0..4_u64 {
+        let mut attributes = [0_u64; 9];
+        attributes[0] = TYPE_BREAKPOINT | SIZE << 32;
+        attributes[2] = 1; // sample_period
+        attributes[6] = EXECUTE << 32; // wakeup_events, bp_type
+        attributes[7] = address + number; // bp_addr
+        attributes[8] = 8; // bp_len: sizeof(long)
+        // SAFETY: the kernel reads the 72 bytes given; pid -1 and cpu 0 ask for that processor.
+        let descriptor = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                attributes.as_ptr(),
+                -1,
+                0,
+                -1,
+                FLAG_CLOEXEC,
+            )
+        };
+        if descriptor >= 0 {
+            open.push(i32::try_from(descriptor).unwrap_or(-1));
+        }
+    }
+    for descriptor in &open {
+        // SAFETY: opened above, closed once.
+        unsafe { libc::close(*descriptor) };
+    }
+    open.len()
+}
+
+fn kprobes() -> usize {
+    std::fs::read_to_string("/sys/kernel/debug/kprobes/list")
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| !line.contains("[GONE]"))
+        .count()
+}
+
+/// After kill -9 no program, link, kprobe or breakpoint is left.
+pub fn kill_leaves_nothing(_: &Guest) -> Result<String> {
+    let before = (
+        bpf_ids(PROG_GET_NEXT_ID),
+        bpf_ids(LINK_GET_NEXT_ID),
+        kprobes(),
+        free_breakpoints(),
+    );
+    let tool = Tool::start(&[])?;
+    let programs = bpf_ids(PROG_GET_NEXT_ID).len() - before.0.len();
+    let probes = kprobes().saturating_sub(before.2);
+    if programs == 0 {
+        bail!("no BPF program is loaded while the tool runs");
+    }
+    let pid = i32::try_from(tool.pid())?;
+    // SAFETY: the child has not been waited for, so the pid is its own.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    drop(tool);
+    let clean = || {
+        (
+            bpf_ids(PROG_GET_NEXT_ID),
+            bpf_ids(LINK_GET_NEXT_ID),
+            kprobes(),
+            free_breakpoints(),
+        ) == before
+    };
+    wait_until("everything to be gone", Duration::from_secs(30), clean).with_context(|| {
+        format!(
+            "programs {:?} -> {:?}, links {:?} -> {:?}, kprobes {} -> {}, free breakpoints {} -> {}",
+            before.0,
+            bpf_ids(PROG_GET_NEXT_ID),
+            before.1,
+            bpf_ids(LINK_GET_NEXT_ID),
+            before.2,
+            kprobes(),
+            before.3,
+            free_breakpoints()
+        )
+    })?;
+    Ok(format!("{programs} programs and {probes} kprobes went"))
+}
+
+/// Without privileges: exit code 3 and a sentence that names what is missing.
+pub fn unprivileged_is_refused(_: &Guest) -> Result<String> {
+    // A device to ask for makes no difference, but then nothing else can be the reason.
+    let _ = minor_of("uio_testbed0").or_else(|_| make_tcmu());
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["hist", "--json"])
+        .uid(65534)
+        .gid(65534)
+        .stdin(Stdio::null());
+    let output = command.output().context("cannot start the tool")?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
+    same("exit code", output.status.code(), Some(3)).with_context(|| said.clone())?;
+    if !said.contains("CAP_") && !said.contains("root") && !said.contains("sudo") {
+        bail!("the message names no capability: {said}");
+    }
+    Ok(said)
+}

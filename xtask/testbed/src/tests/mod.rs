@@ -1,0 +1,208 @@
+//! The tests: uio-trace's figures against what workloads and the testbed module measured themselves.
+//! One verdict line per test; all run, whatever fails.
+
+mod aio;
+mod check;
+mod conduct;
+mod refs;
+mod reload;
+mod uio;
+
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::report;
+
+/// What to run.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The kernel's name in the harness's table: some expectations depend on it.
+    #[arg(long)]
+    pub kernel: String,
+    /// How much.
+    #[arg(long, value_enum, default_value_t = Set::Full)]
+    pub set: Set,
+    /// Only tests whose name contains this.
+    #[arg(long)]
+    pub filter: Option<String>,
+}
+
+/// How much to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Set {
+    /// Everything.
+    Full,
+    /// Loading, attaching, exact counts.
+    Smoke,
+}
+
+/// What a test is given.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    /// The kernel's name in the harness's table.
+    pub kernel: String,
+}
+
+/// A test says in one line what it saw, or fails.
+type Test = fn(&Guest) -> Result<String>;
+
+struct Case {
+    name: &'static str,
+    run: Test,
+    smoke: bool,
+}
+
+const fn full(name: &'static str, run: Test) -> Case {
+    Case {
+        name,
+        run,
+        smoke: false,
+    }
+}
+
+const fn smoke(name: &'static str, run: Test) -> Case {
+    Case {
+        name,
+        run,
+        smoke: true,
+    }
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        smoke("check_attaches", check::attaches),
+        smoke("uio_exact_counts", uio::exact_counts),
+        full("uio_errors_by_errno", uio::errors_by_errno),
+        full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)),
+        full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)),
+        full("uio_hold_200us_4_writers", |_| uio::timing(4, 200, false)),
+        full("uio_spin_20us_1_writer", |_| uio::timing(1, 20, true)),
+        full("uio_spin_20us_2_writers", |_| uio::timing(2, 20, true)),
+        full("uio_spin_20us_4_writers", |_| uio::timing(4, 20, true)),
+        full(
+            "uio_waits_stay_with_their_device",
+            uio::waits_stay_with_their_device,
+        ),
+        smoke("aio_exit_1", |_| aio::by_exit(1)),
+        smoke("aio_exit_4", |_| aio::by_exit(4)),
+        full("aio_exit_64", |_| aio::by_exit(64)),
+        smoke("aio_destroy_4", |_| aio::by_destroy(4)),
+        full("aio_destroy_64", |_| aio::by_destroy(64)),
+        full("aio_exit_with_io_in_flight", aio::io_in_flight),
+        full("aio_process_without_contexts", aio::without_contexts),
+        full("ref_cgroup", refs::cgroup),
+        full("ref_io_uring", refs::io_uring),
+        full("ref_queue_freeze", refs::queue_freeze),
+        full("uio_reloaded_three_times", reload::three_times),
+        full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
+        full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
+        full("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),
+        smoke("kill_leaves_nothing", conduct::kill_leaves_nothing),
+        smoke("unprivileged_is_refused", conduct::unprivileged_is_refused),
+    ]
+}
+
+/// Runs the chosen tests; fails when one failed or none was chosen.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let guest = Guest {
+        kernel: options.kernel.clone(),
+    };
+    let wanted = |name: &str| {
+        options
+            .filter
+            .as_ref()
+            .is_none_or(|filter| name.contains(filter.as_str()))
+    };
+    let mut failed = false;
+    let mut count = 0;
+    for case in cases() {
+        if (options.set == Set::Smoke && !case.smoke) || !wanted(case.name) {
+            continue;
+        }
+        count += 1;
+        let result = (case.run)(&guest);
+        failed |= result.is_err();
+        report::test(case.name, &result);
+    }
+    if count == 0 {
+        // Not a failure of the tool: a filter may name tests of the other set only.
+        report::line("UIO-TRACE-NOTE no test chosen");
+    }
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Runs a workload of this program as a process of its own and reads its line.
+pub fn workload(line: &str) -> Result<Value> {
+    let output = Command::new("/proc/self/exe")
+        .args(line.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start the workload {line}"))?;
+    if !output.status.success() {
+        bail!(
+            "workload {line}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(text.trim()).with_context(|| format!("workload {line} printed {text}"))
+}
+
+/// A number in a record, by pointer.
+pub fn number(record: &Value, pointer: &str) -> Result<u64> {
+    record
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .with_context(|| format!("no number {pointer} in {}", shortened(record)))
+}
+
+/// A record short enough for a verdict line.
+pub fn shortened(record: &Value) -> String {
+    let mut text = record.to_string();
+    if text.len() > 400 {
+        let end = (0..=400).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+/// Fails unless the two are the same.
+pub fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<()> {
+    if found != expected {
+        bail!("{what} is {found:?}, should be {expected:?}");
+    }
+    Ok(())
+}
+
+/// Fails unless `found` is within `share` of `expected`, or within `floor`, whichever is more.
+pub fn near(what: &str, found: f64, expected: f64, share: f64, floor: f64) -> Result<()> {
+    let allowed = (expected.abs() * share).max(floor);
+    if (found - expected).abs() > allowed {
+        bail!(
+            "{what} is {found:.0}, should be {expected:.0} ({:+.1} %, allowed {:.1} %)",
+            (found - expected) / expected * 100.0,
+            allowed / expected * 100.0
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod test {
+    use super::near;
+
+    #[test]
+    fn near_takes_the_wider_of_share_and_floor() {
+        assert!(near("x", 104.0, 100.0, 0.05, 0.0).is_ok());
+        assert!(near("x", 106.0, 100.0, 0.05, 0.0).is_err());
+        assert!(near("x", 106.0, 100.0, 0.05, 10.0).is_ok());
+    }
+}

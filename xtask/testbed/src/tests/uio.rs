@@ -1,0 +1,304 @@
+//! UIO: exact counts, errors, hold and wait times.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Guest, near, number, same, shortened, workload};
+use crate::device::{Testbed, make_tcmu, minor_of};
+use crate::kernel_modules;
+use crate::tool::{Records, Tool};
+
+/// The share by which a mean or a total may differ from the independent measure.
+const TOLERANCE: f64 = 0.05;
+
+/// Writers on two devices: each device has exactly its own.
+pub fn exact_counts(_: &Guest) -> Result<String> {
+    if !kernel_modules::have_testbed() {
+        return exact_count_on_tcmu();
+    }
+    let (first, second) = (Testbed::find(0)?, Testbed::find(1)?);
+    for device in [&first, &second] {
+        device.set_hold(0, false)?;
+        device.reset()?;
+    }
+    let tool = Tool::start(&[])?;
+    // Four threads on one device, two on the other, with different counts.
+    workload(&format!(
+        "uio-write --device {} --threads 4 --count 1500",
+        first.node()
+    ))?;
+    workload(&format!(
+        "uio-write --device {},{} --threads 4 --count 500 --own-fd",
+        first.node(),
+        second.node()
+    ))?;
+    let records = tool.finish()?;
+    for (device, expected) in [(&first, 7000), (&second, 1000)] {
+        same("the module's own count", device.truth()?.calls, expected)?;
+        let figures = records.operation(&device.name, "write");
+        same(
+            &format!("writes of {}", device.name),
+            number(figures, "/count")?,
+            expected,
+        )?;
+        same(
+            "count of latencies",
+            number(figures, "/latency_ns/count")?,
+            expected,
+        )?;
+        same(
+            "errors",
+            figures["errors"].as_object().map_or(0, |errors| errors.len()),
+            0,
+        )?;
+    }
+    only_devices(&records, &[&first.name, &second.name])?;
+    nothing_lost(&records)?;
+    Ok("7000 and 1000 writes, 6 threads".to_owned())
+}
+
+fn exact_count_on_tcmu() -> Result<String> {
+    const NAME: &str = "tcm-user/0/testbed/testbed//x";
+    let minor = minor_of(NAME).or_else(|_| make_tcmu())?;
+    let tool = Tool::start(&[])?;
+    workload(&format!(
+        "uio-write --device /dev/uio{minor} --threads 4 --count 1000"
+    ))?;
+    let records = tool.finish()?;
+    same(
+        "writes",
+        number(records.operation(NAME, "write"), "/count")?,
+        4000,
+    )?;
+    nothing_lost(&records)?;
+    Ok("4000 writes by 4 threads on a TCMU device".to_owned())
+}
+
+fn only_devices(records: &Records, names: &[&str]) -> Result<()> {
+    for record in records.of("uio_device") {
+        let name = record["name"].as_str().unwrap_or_default();
+        let operations = record["ops"].as_array().map_or(0, Vec::len);
+        if !names.contains(&name) && operations > 0 {
+            bail!("operations on a device that nobody used: {}", shortened(record));
+        }
+    }
+    Ok(())
+}
+
+fn nothing_lost(records: &Records) -> Result<()> {
+    let loss = records.loss();
+    if loss.is_null() {
+        bail!("there is no loss record");
+    }
+    let dropped = loss["dropped"]
+        .as_object()
+        .map_or(0, |reasons| reasons.values().filter_map(Value::as_u64).sum());
+    same("events dropped", dropped, 0)
+}
+
+/// Every third call fails with EIO, then every second with EAGAIN.
+pub fn errors_by_errno(_: &Guest) -> Result<String> {
+    let device = Testbed::find(0)?;
+    device.set_hold(0, false)?;
+    device.reset()?;
+    let tool = Tool::start(&[])?;
+    device.set_failure(3, libc::EIO)?;
+    let first = workload(&format!(
+        "uio-write --device {} --threads 2 --count 300",
+        device.node()
+    ))?;
+    device.set_failure(2, libc::EAGAIN)?;
+    let second = workload(&format!(
+        "uio-write --device {} --threads 1 --count 400",
+        device.node()
+    ))?;
+    device.set_failure(0, libc::EIO)?;
+    let records = tool.finish()?;
+    let figures = records.operation(&device.name, "write");
+    let errors = &figures["errors"];
+    let io = number(&first, "/devices/0/errors/EIO")?;
+    let again = number(&second, "/devices/0/errors/EAGAIN")?;
+    same("the module's failed calls", device.truth()?.failed, io + again)?;
+    same("EIO", number(errors, "/EIO")?, io)?;
+    same("EAGAIN", number(errors, "/EAGAIN")?, again)?;
+    same(
+        "kinds of errors",
+        errors.as_object().map_or(0, |errors| errors.len()),
+        2,
+    )?;
+    same("writes", number(figures, "/count")?, 1000)?;
+    Ok(format!("{io} EIO, {again} EAGAIN"))
+}
+
+struct Measured {
+    writes: f64,
+    /// Sum over threads of the time from first to last write.
+    thread_ns: f64,
+    latency_sum: f64,
+    latency_p99: u64,
+    held_ns: f64,
+    hold_p99: u64,
+    records: Records,
+}
+
+fn measure(device: &Testbed, threads: usize, seconds: f64) -> Result<Measured> {
+    device.reset()?;
+    let tool = Tool::start(&[])?;
+    let line = format!(
+        "uio-write --device {} --threads {threads} --seconds {seconds} --pin",
+        device.node()
+    );
+    let load = workload(&line)?;
+    let records = tool.finish()?;
+    let truth = device.truth()?;
+    let writes = number(&load, "/devices/0/writes")?;
+    same("the module's calls", truth.calls, writes)?;
+    let samples = device.sorted_samples(writes)?;
+    Ok(Measured {
+        writes: writes as f64,
+        thread_ns: number(&load, "/devices/0/thread_ns")? as f64,
+        latency_sum: number(&load, "/devices/0/latency_ns/sum")? as f64,
+        latency_p99: number(&load, "/devices/0/latency_ns/p99")?,
+        held_ns: truth.held_ns as f64,
+        hold_p99: crate::clock::percentile(&samples, 0.99),
+        records,
+    })
+}
+
+/// Hold and wait of a device whose irqcontrol takes a known time.
+///
+/// Truth of the hold: the module's own clock around irqcontrol. Truth of the wait: what is left of the threads'
+/// time after the holds and the rest, where the rest (system call, copy, the tool's probes, the writer's loop)
+/// is what one writer alone, who never waits, has besides its holds.
+pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
+    let device = Testbed::find(0)?;
+    device.set_hold(hold_us, spin)?;
+    let alone = measure(&device, 1, 1.0)?;
+    let rest = (alone.thread_ns - alone.held_ns) / alone.writes;
+    let run = if threads == 1 {
+        alone
+    } else {
+        measure(&device, threads, 3.0)?
+    };
+    device.set_hold(0, false)?;
+
+    let figures = run.records.operation(&device.name, "write");
+    same("writes", number(figures, "/count")?, run.writes as u64)?;
+    let contended = number(figures, "/contended")?;
+    if contended as f64 > run.writes {
+        bail!("{contended} contended writes of {}", run.writes);
+    }
+    let hold = &figures["hold_ns"];
+    same("count of holds", number(hold, "/count")?, run.writes as u64)?;
+    // The tool's hold also has what uio_write does around irqcontrol and its own probes: some microseconds.
+    let floor = 5_000.0 * run.writes;
+    near(
+        "total hold",
+        number(hold, "/sum")? as f64,
+        run.held_ns,
+        TOLERANCE,
+        if spin { floor } else { 0.0 },
+    )?;
+    same_bucket("p99 of hold", hold, number(hold, "/p99")?, run.hold_p99)?;
+    same_bucket(
+        "p99 of latency",
+        &figures["latency_ns"],
+        number(&figures["latency_ns"], "/p99")?,
+        run.latency_p99,
+    )?;
+    near(
+        "total latency",
+        number(figures, "/latency_ns/sum")? as f64,
+        run.latency_sum,
+        TOLERANCE,
+        floor,
+    )?;
+
+    let waited = number(figures, "/wait_ns/sum")? as f64;
+    let expected = run.thread_ns - run.held_ns - rest * run.writes;
+    let detail = format!(
+        "{} writes, hold {:.1} us (module {:.1}), wait {:.1} us (workload {:.1}), rest {:.1} us, {contended} contended",
+        run.writes,
+        number(hold, "/sum")? as f64 / run.writes / 1e3,
+        run.held_ns / run.writes / 1e3,
+        waited / run.writes / 1e3,
+        expected / run.writes / 1e3,
+        rest / 1e3,
+    );
+    if threads == 1 {
+        same("waits of a single writer", contended, 0)?;
+    } else {
+        near("total wait", waited, expected, TOLERANCE, 0.0).with_context(|| detail.clone())?;
+    }
+    Ok(detail)
+}
+
+/// A percentile may lie in the bucket of the true value or in a neighbour of it. Buckets are at most 1/8 of
+/// their lower bound wide.
+fn same_bucket(what: &str, histogram: &Value, found: u64, truth: u64) -> Result<()> {
+    let low = truth as f64 / (1.125 * 1.125);
+    let high = truth as f64 * 1.125 * 1.125 + 5_000.0;
+    if (found as f64) < low || found as f64 > high {
+        bail!(
+            "{what} is {found}, more than a bucket from {truth}: {}",
+            shortened(histogram)
+        );
+    }
+    Ok(())
+}
+
+/// One writer on each of two devices with the same hold: neither waits, though both hold at the same time.
+pub fn waits_stay_with_their_device(_: &Guest) -> Result<String> {
+    let (first, second) = (Testbed::find(0)?, Testbed::find(1)?);
+    for device in [&first, &second] {
+        device.set_hold(200, false)?;
+        device.reset()?;
+    }
+    let tool = Tool::start(&["1"])?;
+    let both = format!(
+        "uio-write --device {},{} --threads 2 --seconds 1 --pin",
+        first.node(),
+        second.node()
+    );
+    workload(&both)?;
+    // Then three threads more on the first: its waits must not appear on the second.
+    let background = std::thread::spawn({
+        let line = format!("uio-write --device {} --seconds 2 --threads 1", second.node());
+        move || workload(&line)
+    });
+    workload(&format!(
+        "uio-write --device {} --threads 3 --seconds 2",
+        first.node()
+    ))?;
+    background
+        .join()
+        .map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+    let writes = second.truth()?.calls;
+    let mut tool = tool;
+    let complete = |records: &Records| records.operation_sum(&second.name, "write", "count") >= writes;
+    tool.wait_until("every write", Duration::from_secs(20), complete)?;
+    let records = tool.finish()?;
+    same(
+        "waits of the uncontended device",
+        records.operation_sum(&second.name, "write", "contended"),
+        0,
+    )?;
+    let contended = records.operation_sum(&first.name, "write", "contended");
+    if contended == 0 {
+        bail!("three writers on one device never waited");
+    }
+    same(
+        "writes of the first",
+        records.operation_sum(&first.name, "write", "count"),
+        first.truth()?.calls,
+    )?;
+    for device in [&first, &second] {
+        device.set_hold(0, false)?;
+    }
+    Ok(format!(
+        "{contended} waits on {}, none on {}",
+        first.name, second.name
+    ))
+}
