@@ -256,8 +256,10 @@ impl Uio {
             version: device.version.clone(),
             gone_ns: device.gone_ns,
             lock: self.lock,
-            // Above 1 only by what lies between entry and lock: an uncontended hold is counted from the entry.
-            utilization: view.wait_measured.then(|| per_time(hold_sum).min(1.0)),
+            // Above 1 only by what lies between entry and lock: an uncontended hold is counted from the entry. Without a
+            // lock operations overlap and the sum says nothing.
+            utilization: (view.wait_measured && self.lock != UioLock::PercpuRef)
+                .then(|| per_time(hold_sum).min(1.0)),
             mean_waiters: per_time(wait_sum),
             ops,
             driver_wait_ns,

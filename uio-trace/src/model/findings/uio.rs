@@ -1,8 +1,8 @@
 //! Is a UIO device serialised by its info_lock, and is that worth anything?
 
 use super::{finding, wall_ns, with};
-use crate::format::{count, duration, percent, plural};
-use crate::model::snapshot::{Finding, Severity, Snapshot, UioDevice};
+use crate::format::{count, duration, fit, percent, plural};
+use crate::model::snapshot::{Finding, Severity, Snapshot, UioDevice, UioLock};
 
 /// Share of their time in UIO operations (reads, which sleep, left out) that threads must wait for info_lock for the
 /// device to be called serialised.
@@ -15,6 +15,8 @@ pub const CONTENDED_SHARE: f64 = 0.01;
 pub const SATURATED_UTILIZATION: f64 = 0.7;
 /// Share of the operations' time spent waiting for other locks that names a driver's own lock.
 pub const DRIVER_LOCK_SHARE: f64 = 0.1;
+/// Columns of a device's name in a sentence; TCMU's are paths.
+const NAME_COLUMNS: usize = 32;
 /// Operations below which shares say nothing.
 pub const MIN_OPS: u64 = 10;
 
@@ -36,6 +38,14 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
             continue;
         }
         let subject = subject(device);
+        if device.lock == UioLock::PercpuRef {
+            let text = format!(
+                "{subject} has no info_lock: a percpu_ref protects it, {} did not wait for each other",
+                plural(sums.ops, "operation"),
+            );
+            findings.push(finding("uio_not_contended", Severity::Info, subject, text, 0.0));
+            continue;
+        }
         let Some(utilization) = device.utilization else {
             let reason = snapshot
                 .probes
@@ -56,7 +66,7 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
 
 fn subject(device: &UioDevice) -> String {
     match &device.name {
-        Some(name) => format!("{} ({name})", device.sysfs_name),
+        Some(name) => format!("{} ({})", device.sysfs_name, fit(name, NAME_COLUMNS)),
         None => device.sysfs_name.clone(),
     }
 }
@@ -103,7 +113,7 @@ fn lock(device: &UioDevice, sums: &Sums, utilization: f64, subject: String) -> F
         );
         let text = format!(
             "{subject} is serialised: callers wait for info_lock {} of their time (mean {}, p99 {}), it is held \
-             {} of the time; without it calls would take 1/{gain:.1} as long at best",
+             {} of the time; without it calls could be up to {gain:.1} times as fast",
             percent(wait_share),
             duration(mean_wait),
             duration(sums.wait_p99_ns),

@@ -12,10 +12,10 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
         return;
     }
     page.line(&format!(
-        "AIO: {}, longest first (gp: RCU grace period)",
+        "AIO: {}, longest first; phases of the context that decided (gp: grace period)",
         plural(ended, "drain")
     ));
-    page.line("  by              process         ctxs     wall together  gp users  + refs       gp     I/O");
+    page.line("  process        by      contexts          wall users:gp +refs reqs:gp    +I/O");
     let mut drains: Vec<&AioDrain> = snapshot.aio_drains.iter().collect();
     drains.sort_by_key(|d| (std::cmp::Reverse(d.wall_ns), d.id));
     let shown = page.limits.drains.min(drains.len());
@@ -43,24 +43,28 @@ fn row(page: &mut Page, d: &AioDrain) {
     };
     let uncertain = if d.uncertain { "?" } else { "" };
     let p = &d.phases_ns;
-    // Without the switches only the sums of grace period and what follows are known.
-    let phases = if p.users_gp.is_none() && p.reqs_gp.is_none() {
-        format!(
-            "{} {}",
-            right(&format!("users {}", duration_or_unknown(p.users)), 18),
-            right(&format!("reqs {}", duration_or_unknown(p.reqs)), 17)
-        )
+    let unknown_switches = p.users_gp.is_none() && p.reqs_gp.is_none();
+    let phases = if unknown_switches {
+        // Without the switches only the sums of a grace period and what follows are known.
+        let sums = [p.users, p.reqs].map(|ns| right(&format!("= {}", duration_or_unknown(ns)), 15));
+        sums.join(" ")
     } else {
         [p.users_gp, p.users_refs, p.reqs_gp, p.reqs_io]
-            .map(|ns| right(&duration_or_unknown(ns), 8))
+            .map(|ns| right(&duration_or_unknown(ns), 7))
             .join(" ")
     };
     page.line(&format!(
         "  {} {} {} {} {} {phases}",
-        left(&format!("{cause} {verdict}{uncertain}"), 16),
-        left(&format!("{} ({})", d.comm, d.tgid), 11),
+        left(&format!("{} ({})", d.comm, d.tgid), 14),
+        left(cause, 7),
         right(&short_count(d.contexts), 4),
+        left(&format!("{verdict}{uncertain}"), 9),
         right(&duration(d.wall_ns), 7),
-        right(&duration(d.projected_parallel_ns), 7),
     ));
+    if d.verdict == DrainVerdict::Serial {
+        page.line(&format!(
+            "    together it would take about {}",
+            duration(d.projected_parallel_ns)
+        ));
+    }
 }

@@ -64,14 +64,14 @@ struct Limits {
 }
 
 const FEW: Limits = Limits {
-    findings: 6,
-    in_progress: 5,
-    devices: 4,
+    findings: 4,
+    in_progress: 3,
+    devices: 2,
     histograms: 1,
-    drains: 5,
-    owners: 6,
-    slow_ops: 3,
-    probes: 3,
+    drains: 3,
+    owners: 3,
+    slow_ops: 2,
+    probes: 2,
 };
 
 const ALL: Limits = Limits {
@@ -185,16 +185,21 @@ fn head(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
     let failed: Vec<_> = probes.iter().filter(off).collect();
     for probe in failed.iter().take(page.limits.probes) {
         let reason = probe.reason.as_deref().unwrap_or("unknown reason");
-        page.paragraph(
-            "",
-            &format!(
-                "not traced: {}: {reason}; without it: {}",
-                probe.hook, probe.gives
-            ),
-            2,
-        );
+        let gives = match probe.gives.as_str() {
+            "" => String::new(),
+            gives => format!(" (no {gives})"),
+        };
+        page.paragraph("", &format!("not traced: {}: {reason}{gives}", probe.hook), 2);
     }
     page.more(page.limits.probes.min(failed.len()), failed.len());
+    if !meta.rcu.is_empty() {
+        let settings: Vec<String> = meta
+            .rcu
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        page.paragraph("", &format!("RCU: {}", settings.join(", ")), 2);
+    }
 }
 
 fn stretch(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {

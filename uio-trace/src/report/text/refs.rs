@@ -1,7 +1,7 @@
 //! percpu_refs by owner.
 
 use super::Page;
-use crate::format::{duration, duration_or_unknown, left, plural, right, short_count};
+use crate::format::{duration_or_unknown, left, plural, right, short_count};
 use crate::model::snapshot::{Histogram, RefOwner, Snapshot};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot, all: bool) {
@@ -16,7 +16,7 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot, all: bool) {
         "percpu_ref: {}, most kills first (gp: kill to switched)",
         plural(n, "owner")
     ));
-    page.line("  owner                     kills switch released   gp p50   gp p99 dying oldest");
+    page.line("  owner                   kills switch released  gp p50  gp p99 dying  oldest");
     let shown = page.limits.owners.min(owners.len());
     for o in owners.iter().take(shown) {
         let gp = |pick: fn(&Histogram) -> u64| {
@@ -24,14 +24,14 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot, all: bool) {
         };
         page.line(&format!(
             "  {} {} {} {} {} {} {} {}",
-            left(&o.owner, 24),
+            left(&o.owner, 22),
             right(&short_count(o.kills), 6),
             right(&short_count(o.switches), 6),
             right(&o.released.map_or_else(|| "?".to_string(), short_count), 8),
-            right(&gp(|h| h.p50), 8),
-            right(&gp(|h| h.p99), 8),
+            right(&gp(|h| h.p50), 7),
+            right(&gp(|h| h.p99), 7),
             right(&short_count(o.dying), 5),
-            o.oldest_dying_ns.map_or_else(|| "-".to_string(), duration),
+            right(&duration_or_unknown(o.oldest_dying_ns), 7),
         ));
     }
     page.more(shown, owners.len());

@@ -1,7 +1,7 @@
 //! UIO devices: a table, the wait beside the hold of the busiest, slow operations one by one.
 
 use super::Page;
-use crate::format::{count, duration, left, percent, plural, right, short_count};
+use crate::format::{count, duration, fit, left, percent, plural, right, short_count};
 use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
@@ -23,10 +23,11 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
             .then(ops(b).cmp(&ops(a)))
     });
     page.line(&format!(
-        "UIO: {}, most waited for first (wait: of contended ops)",
+        "UIO: {}, most waited for first",
         plural(devices.len() as u64, "device")
     ));
-    page.line("  op           count  err contended  lat p50  lat p99 wait p50 wait p99 hold p50");
+    page.line("                                     latency    wait of those     hold");
+    page.line("    op        count  err waited     p50     p99     p50     p99     p50     p99");
     let shown = page.limits.devices.min(devices.len());
     for device in devices.iter().take(shown) {
         page.line(&format!("  {}", title(device)));
@@ -43,33 +44,26 @@ fn ops(device: &UioDevice) -> u64 {
     device.ops.iter().map(|o| o.count).sum()
 }
 
+/// Columns of a device's name in its title.
+const NAME_COLUMNS: usize = 32;
+
 fn title(device: &UioDevice) -> String {
-    let name = device.name.as_deref().unwrap_or("name unknown");
-    let generation = if device.generation > 0 {
-        format!(", generation {}", device.generation)
-    } else {
-        String::new()
+    let name = device
+        .name
+        .as_deref()
+        .map_or_else(|| "name unknown".to_string(), |n| fit(n, NAME_COLUMNS));
+    let generation = match device.generation {
+        0 => String::new(),
+        n => format!(", generation {n}"),
     };
     let gone = if device.gone_ns.is_some() { ", gone" } else { "" };
-    let lock = match device.lock {
-        UioLock::Mutex => "info_lock",
-        UioLock::PercpuRef => "percpu_ref",
-        UioLock::Unknown => "lock",
+    let held = match (device.lock, device.utilization) {
+        (UioLock::PercpuRef, _) => "a percpu_ref, no lock".to_string(),
+        (_, Some(share)) => format!("info_lock held {}", percent(share)),
+        (_, None) => "info_lock held ?".to_string(),
     };
-    let utilization = device.utilization.map_or_else(|| "unknown".to_string(), percent);
-    let driver = match device.driver_waits {
-        0 => String::new(),
-        n => format!(
-            ", {} for driver locks {}",
-            plural(n, "wait"),
-            duration(device.driver_wait_ns)
-        ),
-    };
-    // The name comes last: it is the part that may be cut.
-    format!(
-        "{}{generation}{gone}: {lock} held {utilization}, {:.2} waiting{driver}; {name}",
-        device.sysfs_name, device.mean_waiters
-    )
+    let (sysfs, waiters) = (&device.sysfs_name, device.mean_waiters);
+    format!("{sysfs} ({name}){generation}{gone}: {held}, {waiters:.2} waiting")
 }
 
 fn row(op: &UioOpFigures) -> String {
@@ -78,28 +72,38 @@ fn row(op: &UioOpFigures) -> String {
         Some(h) if h.count == 0 => "-".to_string(),
         Some(h) => duration(pick(h)),
     };
-    let wait = op.wait_ns.as_ref();
     // Of reads the hold is not defined: they sleep outside the lock.
+    let none = Histogram::default();
     let hold = if op.op == "read" {
-        "-".to_string()
+        Some(&none)
     } else {
-        pick(op.hold_ns.as_ref(), |h| h.p50)
+        op.hold_ns.as_ref()
     };
+    let times = [Some(&op.latency_ns), op.wait_ns.as_ref(), hold].map(|h| {
+        format!(
+            "{} {}",
+            right(&pick(h, |h| h.p50), 7),
+            right(&pick(h, |h| h.p99), 7)
+        )
+    });
     format!(
-        "    {} {} {} {} {} {} {} {} {}",
-        left(&op.op, 9),
-        right(&short_count(op.count), 7),
+        "    {} {} {} {} {}",
+        left(&op.op, 8),
+        right(&short_count(op.count), 6),
         right(&short_count(op.errors.values().sum()), 4),
-        right(&short_count(op.contended), 7),
-        right(&duration(op.latency_ns.p50), 9),
-        right(&duration(op.latency_ns.p99), 8),
-        right(&pick(wait, |h| h.p50), 8),
-        right(&pick(wait, |h| h.p99), 8),
-        right(&hold, 8),
+        right(&short_count(op.contended), 6),
+        times.join(" "),
     )
 }
 
 fn blockers(page: &mut Page, device: &UioDevice) {
+    if device.driver_waits > 0 {
+        let (n, ns) = (
+            plural(device.driver_waits, "wait"),
+            duration(device.driver_wait_ns),
+        );
+        page.line(&format!("    locks of the driver: {n}, {ns}"));
+    }
     let Some(first) = device.blockers.first() else {
         return;
     };
@@ -109,10 +113,10 @@ fn blockers(page: &mut Page, device: &UioDevice) {
         .map_or_else(String::new, |op| format!(" in {op}"));
     let more = match device.blockers.len() - 1 {
         0 => String::new(),
-        n => format!("; {n} others"),
+        n => format!("; and {} more", plural(n as u64, "thread")),
     };
     page.line(&format!(
-        "    slow waits behind {} ({}/{}){doing}: {}, {}{more}",
+        "    slowest waits behind {} ({}/{}){doing}: {}, {}{more}",
         first.comm,
         first.tgid,
         first.tid,
@@ -139,9 +143,18 @@ fn histograms(page: &mut Page, device: &UioDevice) {
         left(&format!("waits for the lock of {}", device.sysfs_name), 32),
         "holds"
     ));
+    let of = |rows: &[(u32, u64)], e: u32| rows.iter().find(|r| r.0 == e).map_or(0, |r| r.1);
+    let mut empty = 0;
     for exponent in from..=to {
-        let of = |rows: &[(u32, u64)]| rows.iter().find(|r| r.0 == exponent).map_or(0, |r| r.1);
-        let (wait, hold) = (of(&waits), of(&holds));
+        let (wait, hold) = (of(&waits, exponent), of(&holds, exponent));
+        empty = if wait + hold == 0 { empty + 1 } else { 0 };
+        // A long way without values is one line.
+        if empty > 0 {
+            if empty == 1 {
+                page.line("        ...");
+            }
+            continue;
+        }
         page.line(&format!(
             "  {} {} {} {} {}",
             right(&duration(1 << exponent), 9),
