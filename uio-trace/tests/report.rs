@@ -3,6 +3,8 @@
 // A mistake in the script ends the test: that is what panics are for here.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+#[path = "scenario/schema.rs"]
+mod schema;
 #[path = "scenario/script.rs"]
 mod script;
 
@@ -117,4 +119,70 @@ fn csv_has_a_row_per_device_and_operation() {
             .sum();
         assert_eq!(outside_quotes + 1, columns, "{line}");
     }
+}
+
+#[test]
+fn records_fit_their_schema() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../docs/records.schema.json")).unwrap();
+    let mut types = std::collections::BTreeSet::new();
+    for snapshot in [busy(), idle()] {
+        for line in json::render(&meta(), &snapshot).unwrap().lines() {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            let kind = record["type"].as_str().unwrap().to_string();
+            let one = schema
+                .pointer(&format!("/$defs/{kind}"))
+                .expect("a described type");
+            assert_eq!(schema::mismatch(&schema, one, &record, &kind), None);
+            types.insert(kind);
+        }
+    }
+    // Every described record occurs, so nothing is described that is not tested.
+    for one in schema["oneOf"].as_array().unwrap() {
+        let kind = one["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+        assert!(types.contains(kind), "no {kind} in the sample");
+    }
+    let wrong = serde_json::json!({ "type": "loss", "seen": -1 });
+    assert!(schema::mismatch(&schema, &schema["$defs"]["loss"], &wrong, "loss").is_some());
+}
+
+#[test]
+fn every_field_is_described() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../docs/records.schema.json")).unwrap();
+    let page = include_str!("../../docs/json.md");
+    for (name, definition) in schema["$defs"].as_object().unwrap() {
+        for field in definition["properties"].as_object().unwrap().keys() {
+            assert!(
+                page.contains(&format!("`{field}`")) || field == "type",
+                "{name}.{field} is not in docs/json.md"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_finding_is_described() {
+    let page = include_str!("../../docs/json.md");
+    let sources = [
+        include_str!("../src/model/findings/mod.rs"),
+        include_str!("../src/model/findings/uio.rs"),
+        include_str!("../src/model/findings/aio.rs"),
+        include_str!("../src/model/findings/refs.rs"),
+    ];
+    let mut ids = 0;
+    for source in sources {
+        for id in source
+            .split("finding(\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+        {
+            assert!(
+                page.contains(&format!("`{id}`")),
+                "finding {id} is not in docs/json.md"
+            );
+            ids += 1;
+        }
+    }
+    assert!(ids > 10, "{ids}");
 }
