@@ -144,7 +144,7 @@ impl Stream {
                 }
             }
             _ => EventKind::UioSlow(UioSlow {
-                holder: (release.0 % 2 == 0).then(|| by.clone()),
+                holder: release.0.is_multiple_of(2).then(|| by.clone()),
                 by,
                 cpu: 0,
                 device: DeviceKey {
@@ -203,7 +203,7 @@ impl Stream {
         };
         add(&mut series.latency);
         add(&mut series.hold);
-        if value % 3 == 0 {
+        if value.is_multiple_of(3) {
             series.contended += 1;
             add(&mut series.wait);
         }
