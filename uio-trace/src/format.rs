@@ -93,9 +93,14 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// `n thing` or `n things`.
+/// `1 thing`, `2 things`, `2 switches`.
 pub fn plural(n: u64, thing: &str) -> String {
-    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
+    let ending = match (n, thing.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {thing}{ending}", count(n))
 }
 
 /// Text fit for a terminal and a log: control characters, escape sequences' introducers, and characters that turn the

@@ -167,7 +167,11 @@ impl Model {
                 slow.holder = slow.holder.map(clean);
                 self.slow.apply(ts_ns, slow);
             }
-            EventKind::UioRegistered { device, by: _, latency_ns: _ } => {
+            EventKind::UioRegistered {
+                device,
+                by: _,
+                latency_ns: _,
+            } => {
                 self.uio.registered(ts_ns, device);
             }
             EventKind::UioUnregistered {

@@ -91,15 +91,7 @@ impl Uio {
             self.refused += 1;
             return;
         }
-        // A younger generation means the older ones are gone, whether or not it was seen.
-        let first = reading.first_ns;
-        let older = DeviceKey {
-            minor: key.0.minor,
-            generation: 0,
-        }..key.0;
-        for (_, device) in self.devices.range_mut(older) {
-            device.gone_ns.get_or_insert(first);
-        }
+        self.end_older(key.0, reading.first_ns);
         self.series.insert(
             key,
             Series {
@@ -108,6 +100,17 @@ impl Uio {
                 epoch: self.epoch,
             },
         );
+    }
+
+    /// A younger generation means that the older ones are gone, whether or not that was seen.
+    fn end_older(&mut self, key: DeviceKey, ts_ns: MonotonicNs) {
+        let first = DeviceKey {
+            minor: key.minor,
+            generation: 0,
+        };
+        for (_, device) in self.devices.range_mut(first..key) {
+            device.gone_ns.get_or_insert(ts_ns);
+        }
     }
 
     /// Makes sure that the device exists; false when there is no place for it.
@@ -172,7 +175,9 @@ impl Uio {
 
     /// A generation began.
     pub fn registered(&mut self, ts_ns: MonotonicNs, key: DeviceKey) {
-        self.device(key, ts_ns);
+        if self.device(key, ts_ns) {
+            self.end_older(key, ts_ns);
+        }
     }
 
     /// A generation ended.
@@ -251,8 +256,10 @@ impl Uio {
             version: device.version.clone(),
             gone_ns: device.gone_ns,
             lock: self.lock,
-            // Above 1 only by what lies between entry and lock: an uncontended hold is counted from the entry.
-            utilization: view.wait_measured.then(|| per_time(hold_sum).min(1.0)),
+            // Above 1 only by what lies between entry and lock: an uncontended hold is counted from the entry. Without a
+            // lock operations overlap and the sum says nothing.
+            utilization: (view.wait_measured && self.lock != UioLock::PercpuRef)
+                .then(|| per_time(hold_sum).min(1.0)),
             mean_waiters: per_time(wait_sum),
             ops,
             driver_wait_ns,

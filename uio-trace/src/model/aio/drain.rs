@@ -106,7 +106,7 @@ impl OpenDrain {
             .collect();
         // The drain ends with its last context: it waits for the stage furthest from the end.
         let phase = open.first().map_or(Stage::Drained, |s| s.0);
-        let parts: Vec<String> = open.iter().map(|(s, n)| format!("{n} {}", name(*s))).collect();
+        let parts: Vec<String> = open.iter().map(|(s, n)| format!("{} {n}", name(*s))).collect();
         let mut detail = format!("{} of {} contexts left", self.left, self.contexts.len());
         if parts.len() > 1 {
             detail = format!("{detail}: {}", parts.join(", "));

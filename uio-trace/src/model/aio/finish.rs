@@ -104,12 +104,13 @@ impl Aio {
             return;
         }
         let is_loop = |d: &super::OpenDrain| d.mm == mm && d.cause == DrainCause::IoDestroy;
-        let ids: Vec<u64> = self
+        let mut ids: Vec<u64> = self
             .open
             .iter()
             .filter(|(_, d)| is_loop(d))
             .map(|(id, _)| *id)
             .collect();
+        ids.sort_unstable();
         ids.into_iter().for_each(|id| self.close_unended(id));
     }
 

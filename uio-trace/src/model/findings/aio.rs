@@ -1,0 +1,149 @@
+//! Where the time of AIO drains goes, and which of it need not be.
+
+use super::{finding, wall_ns, with};
+use crate::format::{count, duration, plural};
+use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict, Finding, Severity, Snapshot};
+use std::collections::BTreeMap;
+
+/// A serial drain whose contexts drained together would save at least this, ns, is worth a finding.
+pub const SERIAL_MIN_SAVED_NS: u64 = 10_000_000;
+/// From this on, ns, it is critical.
+pub const SERIAL_CRITICAL_NS: u64 = 1_000_000_000;
+/// A drain at least this long, ns, is slow.
+pub const SLOW_DRAIN_NS: u64 = 100_000_000;
+/// From this on, ns, it is critical.
+pub const CRITICAL_DRAIN_NS: u64 = 5_000_000_000;
+/// Share of the critical context's time from which one phase is named as the cause.
+pub const DOMINANT_SHARE: f64 = 0.5;
+
+/// What the drains of one process have in common.
+#[derive(Default)]
+struct Group {
+    drains: u64,
+    contexts: u64,
+    wall_ns: u64,
+    /// Together, for serial ones; the phase, for slow ones.
+    part_ns: u64,
+    longest_ns: u64,
+}
+
+/// Kinds of findings, by their id.
+fn kind(drain: &AioDrain) -> Option<(&'static str, u64)> {
+    if drain.verdict == DrainVerdict::Serial {
+        let together = drain.projected_parallel_ns;
+        let saved = drain.wall_ns.saturating_sub(together);
+        return (saved >= SERIAL_MIN_SAVED_NS).then_some(("aio_serial_destroy", together));
+    }
+    if drain.wall_ns < SLOW_DRAIN_NS {
+        return None;
+    }
+    let p = drain.phases_ns;
+    let grace = p.users_gp.zip(p.reqs_gp).map(|(a, b)| a + b);
+    let total = drain
+        .detail
+        .get(drain.critical)
+        .map_or(drain.wall_ns, |c| c.total_ns)
+        .max(1);
+    let phases = [
+        ("aio_exit_slow_gp", grace),
+        ("aio_exit_slow_io", p.reqs_io),
+        ("aio_exit_slow_refs", p.users_refs),
+    ];
+    let dominant = phases
+        .into_iter()
+        .filter_map(|(id, ns)| Some((id, ns?)))
+        .find(|(_, ns)| *ns as f64 >= DOMINANT_SHARE * total as f64);
+    Some(dominant.unwrap_or(("aio_exit_slow", drain.wall_ns)))
+}
+
+pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
+    let mut groups: BTreeMap<(&str, u32, &str, bool), Group> = BTreeMap::new();
+    for drain in &snapshot.aio_drains {
+        let Some((id, part_ns)) = kind(drain) else {
+            continue;
+        };
+        let exit = drain.cause == DrainCause::ExitAio;
+        let g = groups.entry((id, drain.tgid, &drain.comm, exit)).or_default();
+        g.drains += 1;
+        g.contexts += drain.contexts;
+        g.wall_ns = g.wall_ns.saturating_add(drain.wall_ns);
+        g.part_ns = g.part_ns.saturating_add(part_ns);
+        g.longest_ns = g.longest_ns.max(drain.wall_ns);
+    }
+    for ((id, tgid, comm, exit), group) in groups {
+        let subject = format!("{comm} ({tgid})");
+        let f = if id == "aio_serial_destroy" {
+            serial(snapshot, &group, subject, exit)
+        } else {
+            slow(snapshot, id, &group, subject, exit)
+        };
+        let evidence = [
+            ("drains", group.drains.into()),
+            ("contexts", group.contexts.into()),
+            ("wall_ns", group.wall_ns.into()),
+            ("longest_ns", group.longest_ns.into()),
+        ];
+        findings.push(with(f, evidence));
+    }
+}
+
+fn serial(snapshot: &Snapshot, g: &Group, subject: String, exit: bool) -> Finding {
+    let saved = g.wall_ns.saturating_sub(g.part_ns);
+    let severity = if saved >= SERIAL_CRITICAL_NS {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let how = if exit { "drained" } else { "destroyed" };
+    let text = format!(
+        "{subject} {how} {} one after another: {}; together it would take about {}",
+        plural(g.contexts, "AIO context"),
+        duration(g.wall_ns),
+        duration(g.part_ns),
+    );
+    let f = finding(
+        "aio_serial_destroy",
+        severity,
+        subject,
+        text,
+        saved as f64 / wall_ns(snapshot),
+    );
+    with(
+        f,
+        [
+            ("projected_parallel_ns", g.part_ns.into()),
+            ("saved_ns", saved.into()),
+        ],
+    )
+}
+
+fn slow(snapshot: &Snapshot, id: &str, g: &Group, subject: String, exit: bool) -> Finding {
+    let severity = if g.longest_ns >= CRITICAL_DRAIN_NS {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let cause = match id {
+        "aio_exit_slow_gp" => format!("{} are RCU grace periods", duration(g.part_ns)),
+        "aio_exit_slow_io" => format!("{} are requests in flight", duration(g.part_ns)),
+        "aio_exit_slow_refs" => format!("{} are system calls that hold references", duration(g.part_ns)),
+        _ => "no single phase is to blame, or the phases are not known".to_string(),
+    };
+    let how = if exit {
+        "exit waited for"
+    } else {
+        "io_destroy waited for"
+    };
+    let times = if g.drains > 1 {
+        format!(" in {} drains", count(g.drains))
+    } else {
+        String::new()
+    };
+    let text = format!(
+        "{subject}: {how} {}{times}: of {}, {cause}",
+        plural(g.contexts, "AIO context"),
+        duration(g.wall_ns),
+    );
+    let f = finding(id, severity, subject, text, g.wall_ns as f64 / wall_ns(snapshot));
+    with(f, [("phase_ns", g.part_ns.into())])
+}

@@ -1,0 +1,38 @@
+//! percpu_refs by owner.
+
+use super::Page;
+use crate::format::{duration_or_unknown, left, plural, right, short_count};
+use crate::model::snapshot::{Histogram, RefOwner, Snapshot};
+
+pub(super) fn section(page: &mut Page, snapshot: &Snapshot, all: bool) {
+    let owners: Vec<&RefOwner> = snapshot.ref_owners.iter().filter(|o| all || !o.own).collect();
+    page.blank();
+    if owners.is_empty() {
+        page.line("percpu_ref: none killed or switched");
+        return;
+    }
+    let n = owners.len() as u64;
+    page.line(&format!(
+        "percpu_ref: {}, most kills first (gp: kill to switched)",
+        plural(n, "owner")
+    ));
+    page.line("  owner                   kills switch released  gp p50  gp p99 dying  oldest");
+    let shown = page.limits.owners.min(owners.len());
+    for o in owners.iter().take(shown) {
+        let gp = |pick: fn(&Histogram) -> u64| {
+            duration_or_unknown((o.grace_period_ns.count > 0).then(|| pick(&o.grace_period_ns)))
+        };
+        page.line(&format!(
+            "  {} {} {} {} {} {} {} {}",
+            left(&o.owner, 22),
+            right(&short_count(o.kills), 6),
+            right(&short_count(o.switches), 6),
+            right(&o.released.map_or_else(|| "?".to_string(), short_count), 8),
+            right(&gp(|h| h.p50), 7),
+            right(&gp(|h| h.p99), 7),
+            right(&short_count(o.dying), 5),
+            right(&duration_or_unknown(o.oldest_dying_ns), 7),
+        ));
+    }
+    page.more(shown, owners.len());
+}

@@ -1,0 +1,205 @@
+//! UIO devices: a table, the wait beside the hold of the busiest, slow operations one by one.
+
+use super::Page;
+use crate::format::{count, duration, fit, left, percent, plural, right, short_count};
+use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures};
+
+pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
+    let mut devices: Vec<&UioDevice> = snapshot.uio_devices.iter().collect();
+    page.blank();
+    if devices.is_empty() {
+        let why = if snapshot.uio_present {
+            "no devices"
+        } else {
+            "the driver is not loaded"
+        };
+        page.line(&format!("UIO: {why}"));
+        return;
+    }
+    // The stable sort keeps the minors' order among the idle ones.
+    devices.sort_by(|a, b| {
+        b.mean_waiters
+            .total_cmp(&a.mean_waiters)
+            .then(ops(b).cmp(&ops(a)))
+    });
+    page.line(&format!(
+        "UIO: {}, most waited for first",
+        plural(devices.len() as u64, "device")
+    ));
+    page.line("                                     latency    wait of those     hold");
+    page.line("    op        count  err waited     p50     p99     p50     p99     p50     p99");
+    let shown = page.limits.devices.min(devices.len());
+    for device in devices.iter().take(shown) {
+        page.line(&format!("  {}", title(device)));
+        device.ops.iter().for_each(|op| page.line(&row(op)));
+        blockers(page, device);
+    }
+    page.more(shown, devices.len());
+    for device in devices.iter().take(shown.min(page.limits.histograms)) {
+        histograms(page, device);
+    }
+}
+
+fn ops(device: &UioDevice) -> u64 {
+    device.ops.iter().map(|o| o.count).sum()
+}
+
+/// Columns of a device's name in its title.
+const NAME_COLUMNS: usize = 32;
+
+fn title(device: &UioDevice) -> String {
+    let name = device
+        .name
+        .as_deref()
+        .map_or_else(|| "name unknown".to_string(), |n| fit(n, NAME_COLUMNS));
+    let generation = match device.generation {
+        0 => String::new(),
+        n => format!(", generation {n}"),
+    };
+    let gone = if device.gone_ns.is_some() { ", gone" } else { "" };
+    let held = match (device.lock, device.utilization) {
+        (UioLock::PercpuRef, _) => "a percpu_ref, no lock".to_string(),
+        (_, Some(share)) => format!("info_lock held {}", percent(share)),
+        (_, None) => "info_lock held ?".to_string(),
+    };
+    let (sysfs, waiters) = (&device.sysfs_name, device.mean_waiters);
+    format!("{sysfs} ({name}){generation}{gone}: {held}, {waiters:.2} waiting")
+}
+
+fn row(op: &UioOpFigures) -> String {
+    let pick = |h: Option<&Histogram>, pick: fn(&Histogram) -> u64| match h {
+        None => "?".to_string(),
+        Some(h) if h.count == 0 => "-".to_string(),
+        Some(h) => duration(pick(h)),
+    };
+    // Of reads the hold is not defined: they sleep outside the lock.
+    let none = Histogram::default();
+    let hold = if op.op == "read" {
+        Some(&none)
+    } else {
+        op.hold_ns.as_ref()
+    };
+    let times = [Some(&op.latency_ns), op.wait_ns.as_ref(), hold].map(|h| {
+        format!(
+            "{} {}",
+            right(&pick(h, |h| h.p50), 7),
+            right(&pick(h, |h| h.p99), 7)
+        )
+    });
+    format!(
+        "    {} {} {} {} {}",
+        left(&op.op, 8),
+        right(&short_count(op.count), 6),
+        right(&short_count(op.errors.values().sum()), 4),
+        right(&short_count(op.contended), 6),
+        times.join(" "),
+    )
+}
+
+fn blockers(page: &mut Page, device: &UioDevice) {
+    if device.driver_waits > 0 {
+        let (n, ns) = (
+            plural(device.driver_waits, "wait"),
+            duration(device.driver_wait_ns),
+        );
+        page.line(&format!("    locks of the driver: {n}, {ns}"));
+    }
+    let Some(first) = device.blockers.first() else {
+        return;
+    };
+    let doing = first
+        .op
+        .as_deref()
+        .map_or_else(String::new, |op| format!(" in {op}"));
+    let more = match device.blockers.len() - 1 {
+        0 => String::new(),
+        n => format!("; and {} more", plural(n as u64, "thread")),
+    };
+    page.line(&format!(
+        "    slowest waits behind {} ({}/{}){doing}: {}, {}{more}",
+        first.comm,
+        first.tgid,
+        first.tid,
+        count(first.count),
+        duration(first.wait_ns),
+    ));
+}
+
+/// Wait beside hold, a row for each power of two, all operations but reads together.
+fn histograms(page: &mut Page, device: &UioDevice) {
+    let ops = || device.ops.iter().filter(|o| o.op != "read");
+    let waits = log2(ops().filter_map(|o| o.wait_ns.as_ref()));
+    let holds = log2(ops().filter_map(|o| o.hold_ns.as_ref()));
+    let all = || waits.iter().chain(&holds).map(|r| r.0);
+    let (Some(from), Some(to)) = (all().min(), all().max()) else {
+        return;
+    };
+    let most = |rows: &[(u32, u64)]| rows.iter().map(|r| r.1).max().unwrap_or(0);
+    let (most_waits, most_holds) = (most(&waits), most(&holds));
+    page.blank();
+    page.line(&format!(
+        "  {} {}  {}",
+        right("at least", 9),
+        left(&format!("waits for the lock of {}", device.sysfs_name), 32),
+        "holds"
+    ));
+    let of = |rows: &[(u32, u64)], e: u32| rows.iter().find(|r| r.0 == e).map_or(0, |r| r.1);
+    let mut empty = 0;
+    for exponent in from..=to {
+        let (wait, hold) = (of(&waits, exponent), of(&holds, exponent));
+        empty = if wait + hold == 0 { empty + 1 } else { 0 };
+        // A long way without values is one line.
+        if empty > 0 {
+            if empty == 1 {
+                page.line("        ...");
+            }
+            continue;
+        }
+        page.line(&format!(
+            "  {} {} {} {} {}",
+            right(&duration(1 << exponent), 9),
+            right(&short_count(wait), 6),
+            left(&page.bar(wait, most_waits, 24), 25),
+            right(&short_count(hold), 6),
+            page.bar(hold, most_holds, 24),
+        ));
+    }
+}
+
+/// Counts of several distributions by power of two.
+fn log2<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Vec<(u32, u64)> {
+    let mut rows: Vec<(u32, u64)> = Vec::new();
+    for (exponent, n) in histograms.flat_map(Histogram::log2_rows) {
+        match rows.iter_mut().find(|r| r.0 == exponent) {
+            Some(row) => row.1 += n,
+            None => rows.push((exponent, n)),
+        }
+    }
+    rows.retain(|r| r.1 > 0);
+    rows
+}
+
+pub(super) fn slow_ops(page: &mut Page, snapshot: &Snapshot) {
+    if snapshot.slow_ops.is_empty() {
+        return;
+    }
+    page.blank();
+    page.line("SLOW UIO operations, longest first");
+    page.line("  device  op          latency     wait     hold thread; lock held by");
+    let shown = page.limits.slow_ops.min(snapshot.slow_ops.len());
+    for s in snapshot.slow_ops.iter().take(shown) {
+        page.line(&format!(
+            "  {} {} {} {} {} {} ({}/{}); {}",
+            left(&s.sysfs_name, 7),
+            left(&s.op, 10),
+            right(&duration(s.latency_ns), 8),
+            right(&duration(s.wait_ns), 8),
+            right(&duration(s.hold_ns), 8),
+            s.comm,
+            s.tgid,
+            s.tid,
+            s.holder.as_deref().unwrap_or("-"),
+        ));
+    }
+    page.more(shown, snapshot.slow_ops.len());
+}

@@ -1,0 +1,188 @@
+//! The text dump and the records, from a busy host's events: tests/scenario/busy.script.
+
+// A mistake in the script ends the test: that is what panics are for here.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+#[path = "scenario/schema.rs"]
+mod schema;
+#[path = "scenario/script.rs"]
+mod script;
+
+use std::collections::BTreeMap;
+use uio_trace::format::width;
+use uio_trace::model::snapshot::{Meta, Snapshot};
+use uio_trace::model::{Config, Model, Scope};
+use uio_trace::report::text::{self, Options};
+use uio_trace::report::{csv, json};
+
+fn meta() -> Meta {
+    Meta {
+        schema_version: json::SCHEMA_VERSION,
+        tool: "uio-trace 0.1.0".to_string(),
+        host: "storage-17".to_string(),
+        kernel: "6.12.117-amd64".to_string(),
+        boot_id: "6ad4b8a8-5f0e-4d8a-9f6d-0d8d4ff5c0de".to_string(),
+        started: "2026-11-30T12:00:00.000Z".to_string(),
+        started_ns: 0,
+        probes: Vec::new(),
+        rcu: BTreeMap::from([("CONFIG_RCU_LAZY".to_string(), "y".to_string())]),
+    }
+}
+
+fn busy() -> Snapshot {
+    let mut model = Model::new(Config { start_ns: Some(0) });
+    let events = script::Script::default().read(include_str!("scenario/busy.script"), true);
+    events.into_iter().for_each(|e| model.apply(e));
+    model.snapshot(Scope::SinceStart)
+}
+
+fn idle() -> Snapshot {
+    let mut model = Model::new(Config { start_ns: Some(0) });
+    model.begin_interval(10_000_000_000);
+    model.snapshot(Scope::SinceStart)
+}
+
+const PLAIN: Options = Options {
+    all: false,
+    ascii: false,
+    heading: true,
+};
+
+#[test]
+fn a_dump_fits_a_ticket_and_a_terminal() {
+    for (snapshot, options) in [
+        (busy(), PLAIN),
+        (busy(), Options { ascii: true, ..PLAIN }),
+        (busy(), Options { all: true, ..PLAIN }),
+        (idle(), PLAIN),
+    ] {
+        let dump = text::render(&meta(), &snapshot, &options);
+        for line in dump.lines() {
+            assert!(width(line) < 80, "{} columns: {line}", width(line));
+            assert!(!line.chars().any(char::is_control), "control character: {line:?}");
+            assert_eq!(line.trim_end(), line, "blank at the end: {line:?}");
+        }
+        if !options.all {
+            // About 60; this host has something in every section.
+            assert!(
+                dump.lines().count() <= 68,
+                "{} lines:\n{dump}",
+                dump.lines().count()
+            );
+        }
+        assert!(dump.is_ascii() || !options.ascii);
+    }
+}
+
+#[test]
+fn the_dump_says_what_it_says() {
+    for (name, snapshot, expected) in [
+        ("busy.txt", busy(), include_str!("scenario/busy.txt")),
+        ("idle.txt", idle(), include_str!("scenario/idle.txt")),
+    ] {
+        let dump = text::render(&meta(), &snapshot, &PLAIN);
+        if std::env::var_os("BLESS").is_some() {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("tests/scenario")
+                .join(name);
+            std::fs::write(path, &dump).expect("written");
+        } else {
+            assert_eq!(dump, expected, "{name}; BLESS=1 rewrites it");
+        }
+    }
+}
+
+#[test]
+fn own_trampolines_are_only_shown_when_asked_for() {
+    let all = Options { all: true, ..PLAIN };
+    assert!(!text::render(&meta(), &busy(), &PLAIN).contains("BPF trampoline"));
+    assert!(text::render(&meta(), &busy(), &all).contains("BPF trampoline"));
+}
+
+#[test]
+fn csv_has_a_row_per_device_and_operation() {
+    let snapshot = busy();
+    let mut out = Vec::new();
+    csv::write_header(&mut out).unwrap();
+    csv::write_snapshot(&mut out, &snapshot).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let columns = csv::HEADER.split(',').count();
+    assert_eq!(
+        text.lines().count(),
+        1 + snapshot.uio_devices.iter().map(|d| d.ops.len()).sum::<usize>()
+    );
+    for line in text.lines() {
+        let outside_quotes: usize = line
+            .split('"')
+            .step_by(2)
+            .map(|part| part.matches(',').count())
+            .sum();
+        assert_eq!(outside_quotes + 1, columns, "{line}");
+    }
+}
+
+#[test]
+fn records_fit_their_schema() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../docs/records.schema.json")).unwrap();
+    let mut types = std::collections::BTreeSet::new();
+    for snapshot in [busy(), idle()] {
+        for line in json::render(&meta(), &snapshot).unwrap().lines() {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            let kind = record["type"].as_str().unwrap().to_string();
+            let one = schema
+                .pointer(&format!("/$defs/{kind}"))
+                .expect("a described type");
+            assert_eq!(schema::mismatch(&schema, one, &record, &kind), None);
+            types.insert(kind);
+        }
+    }
+    // Every described record occurs, so nothing is described that is not tested.
+    for one in schema["oneOf"].as_array().unwrap() {
+        let kind = one["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+        assert!(types.contains(kind), "no {kind} in the sample");
+    }
+    let wrong = serde_json::json!({ "type": "loss", "seen": -1 });
+    assert!(schema::mismatch(&schema, &schema["$defs"]["loss"], &wrong, "loss").is_some());
+}
+
+#[test]
+fn every_field_is_described() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../docs/records.schema.json")).unwrap();
+    let page = include_str!("../../docs/json.md");
+    for (name, definition) in schema["$defs"].as_object().unwrap() {
+        for field in definition["properties"].as_object().unwrap().keys() {
+            assert!(
+                page.contains(&format!("`{field}`")) || field == "type",
+                "{name}.{field} is not in docs/json.md"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_finding_is_described() {
+    let page = include_str!("../../docs/json.md");
+    let sources = [
+        include_str!("../src/model/findings/mod.rs"),
+        include_str!("../src/model/findings/uio.rs"),
+        include_str!("../src/model/findings/aio.rs"),
+        include_str!("../src/model/findings/refs.rs"),
+    ];
+    let mut ids = 0;
+    for source in sources {
+        for id in source
+            .split("finding(\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+        {
+            assert!(
+                page.contains(&format!("`{id}`")),
+                "finding {id} is not in docs/json.md"
+            );
+            ids += 1;
+        }
+    }
+    assert!(ids > 10, "{ids}");
+}
