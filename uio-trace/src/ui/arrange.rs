@@ -1,8 +1,9 @@
 //! From a snapshot's lists to a screen's rows: filtered, sorted, and the selection found again.
 
+use super::phases::Phase;
 use super::state::{RowId, Screen, Selection, State, TableView};
+use super::theme::Role;
 use super::theme::Theme;
-use super::theme::{Phase, Role};
 use super::view::uio::DeviceRow;
 use crate::model::snapshot::{AioDrain, InProgress, Probe, RefOwner, Snapshot};
 use std::cmp::Ordering;

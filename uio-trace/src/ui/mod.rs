@@ -14,6 +14,7 @@ pub mod arrange;
 pub mod canvas;
 pub mod format;
 pub mod keymap;
+pub mod phases;
 pub mod run;
 pub mod state;
 pub mod terminal;

@@ -1,6 +1,7 @@
 //! Roles and how they look: ANSI 16 colours at most, none with NO_COLOR, signs from ASCII when the locale is not
 //! UTF-8. Nothing is told by colour alone.
 
+use super::phases::Phase;
 use super::state::TerminalFacts;
 use crate::model::snapshot::{DrainVerdict, ProbeState, Severity};
 use ratatui::style::{Color, Modifier, Style};
@@ -38,42 +39,6 @@ pub enum Role {
     Bar,
     /// A phase of a drain.
     Phase(Phase),
-}
-
-/// Phases of a context's drain, in the order in which they happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Kill to users switched.
-    UsersGracePeriod,
-    /// Users switched to users released.
-    UsersRefs,
-    /// Users released to reqs switched.
-    ReqsGracePeriod,
-    /// reqs switched to reqs released.
-    ReqsIo,
-    /// Not measured.
-    Unknown,
-}
-
-impl Phase {
-    /// The measured ones.
-    pub const ALL: [Phase; 4] = [
-        Phase::UsersGracePeriod,
-        Phase::UsersRefs,
-        Phase::ReqsGracePeriod,
-        Phase::ReqsIo,
-    ];
-
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::UsersGracePeriod => "users grace period",
-            Phase::UsersRefs => "users references",
-            Phase::ReqsGracePeriod => "reqs grace period",
-            Phase::ReqsIo => "requests in flight",
-            Phase::Unknown => "not measured",
-        }
-    }
 }
 
 /// Signs.
@@ -153,11 +118,15 @@ impl Theme {
             (Phase::UsersRefs, true) => "▓",
             (Phase::ReqsGracePeriod, true) => "▒",
             (Phase::ReqsIo, true) => "█",
+            (Phase::Users, true) => "▄",
+            (Phase::Reqs, true) => "▀",
             (Phase::Unknown, true) => "·",
             (Phase::UsersGracePeriod, false) => "-",
             (Phase::UsersRefs, false) => "+",
             (Phase::ReqsGracePeriod, false) => "=",
             (Phase::ReqsIo, false) => "#",
+            (Phase::Users, false) => "u",
+            (Phase::Reqs, false) => "r",
             (Phase::Unknown, false) => "?",
         }
     }
@@ -179,10 +148,10 @@ impl Theme {
             Role::Critical => plain.fg(Color::Red).add_modifier(Modifier::BOLD),
             Role::WaitBar => plain.fg(Color::Yellow),
             Role::Bar => plain.fg(Color::Cyan),
-            Role::Phase(Phase::UsersGracePeriod) => plain.fg(Color::Blue),
+            Role::Phase(Phase::UsersGracePeriod | Phase::Users) => plain.fg(Color::Blue),
             Role::Phase(Phase::UsersRefs) => plain.fg(Color::Yellow),
             Role::Phase(Phase::ReqsGracePeriod) => plain.fg(Color::Cyan),
-            Role::Phase(Phase::ReqsIo) => plain.fg(Color::Magenta),
+            Role::Phase(Phase::ReqsIo | Phase::Reqs) => plain.fg(Color::Magenta),
             Role::Phase(Phase::Unknown) => plain.add_modifier(Modifier::DIM),
         };
         if self.colour {

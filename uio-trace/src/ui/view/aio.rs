@@ -1,11 +1,12 @@
 //! AIO drains: how many contexts, one after another or together, and what together would take.
 
-use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict, Phases};
+use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict};
 use crate::ui::arrange::{Align, Cell, Column, Tabular};
 use crate::ui::canvas::Canvas;
 use crate::ui::format;
+use crate::ui::phases::{self, Phase};
 use crate::ui::state::{RowId, Screen, State};
-use crate::ui::theme::{self, Phase, Role, Theme};
+use crate::ui::theme::{self, Role, Theme};
 use ratatui::layout::Rect;
 use std::cmp::Ordering;
 
@@ -17,19 +18,21 @@ pub fn cause(cause: DrainCause) -> &'static str {
     }
 }
 
-/// Phases with their names.
-pub fn named(phases: &Phases) -> Vec<(Phase, u64)> {
-    let parts = [phases.users_gp, phases.users_refs, phases.reqs_gp, phases.reqs_io];
-    Phase::ALL.into_iter().zip(parts).collect()
-}
-
 fn time(ns: u64, theme: &Theme) -> Cell {
     Cell::plain(format::duration(ns, theme.unicode))
 }
 
-/// Grace periods of the critical context.
+fn phase(ns: Option<u64>, theme: &Theme) -> Cell {
+    ns.map_or_else(Cell::none, |ns| time(ns, theme))
+}
+
+/// Grace periods of the critical context, as far as they are known.
 fn grace_periods(drain: &AioDrain) -> u64 {
-    drain.phases_ns.users_gp.saturating_add(drain.phases_ns.reqs_gp)
+    let phases = &drain.phases_ns;
+    phases
+        .users_gp
+        .unwrap_or(0)
+        .saturating_add(phases.reqs_gp.unwrap_or(0))
 }
 
 const fn figures(
@@ -156,7 +159,7 @@ impl Tabular for AioDrain {
             width: (10, 24),
             priority: 2,
             descending: true,
-            cell: |d, _| Cell::Shares(named(&d.phases_ns)),
+            cell: |d, _| Cell::Shares(phases::of_drain(d)),
             // By what the bar is looked at for: how much of it is grace periods.
             compare: |a, b| grace_periods(a).cmp(&grace_periods(b)),
         },
@@ -164,28 +167,28 @@ impl Tabular for AioDrain {
             "users GP",
             9,
             7,
-            |d, t| time(d.phases_ns.users_gp, t),
+            |d, t| phase(d.phases_ns.users_gp, t),
             |a, b| a.phases_ns.users_gp.cmp(&b.phases_ns.users_gp),
         ),
         figures(
             "refs",
             8,
             7,
-            |d, t| time(d.phases_ns.users_refs, t),
+            |d, t| phase(d.phases_ns.users_refs, t),
             |a, b| a.phases_ns.users_refs.cmp(&b.phases_ns.users_refs),
         ),
         figures(
             "reqs GP",
             8,
             7,
-            |d, t| time(d.phases_ns.reqs_gp, t),
+            |d, t| phase(d.phases_ns.reqs_gp, t),
             |a, b| a.phases_ns.reqs_gp.cmp(&b.phases_ns.reqs_gp),
         ),
         figures(
             "in flight",
             10,
             7,
-            |d, t| time(d.phases_ns.reqs_io, t),
+            |d, t| phase(d.phases_ns.reqs_io, t),
             |a, b| a.phases_ns.reqs_io.cmp(&b.phases_ns.reqs_io),
         ),
     ];
@@ -219,20 +222,23 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         "Nothing here: no AIO context was drained.",
     );
     if !state.view().order.is_empty() {
-        draw_legend(canvas, legend);
+        draw_legend(
+            canvas,
+            legend,
+            &occurring(snapshot.aio_drains.iter().map(phases::of_drain)),
+        );
     }
 }
 
 /// One line that says which fill is which phase.
-pub fn draw_legend(canvas: &mut Canvas<'_>, area: Rect) {
+pub fn draw_legend(canvas: &mut Canvas<'_>, area: Rect, phases: &[Phase]) {
     let mut x = area.x + 1;
-    for (phase, word) in [
-        (Phase::UsersGracePeriod, "users GP"),
-        (Phase::UsersRefs, "refs"),
-        (Phase::ReqsGracePeriod, "reqs GP"),
-        (Phase::ReqsIo, "in flight"),
-    ] {
-        canvas.repeat(x, area.y, 2, canvas.theme.fill(phase), Role::Phase(phase));
+    for phase in phases {
+        let word = phase.short_name();
+        if usize::from(area.right().saturating_sub(x)) < word.len() + 3 {
+            return;
+        }
+        canvas.repeat(x, area.y, 2, canvas.theme.fill(*phase), Role::Phase(*phase));
         x += 3;
         x += canvas.text(x, area.y, area.right().saturating_sub(x), word, Role::Dim) + 2;
     }
@@ -243,4 +249,18 @@ pub fn draw_legend(canvas: &mut Canvas<'_>, area: Rect) {
         "GP: grace period",
         Role::Dim,
     );
+}
+
+/// The phases that occur, in the order of legends.
+pub fn occurring(bars: impl Iterator<Item = Vec<(Phase, u64)>>) -> Vec<Phase> {
+    let mut seen = Vec::new();
+    for (phase, _) in bars.flatten() {
+        if !seen.contains(&phase) {
+            seen.push(phase);
+        }
+    }
+    Phase::ALL
+        .into_iter()
+        .filter(|phase| seen.contains(phase))
+        .collect()
 }

@@ -1,12 +1,13 @@
 //! A drain: the verdict in a sentence, where the critical context's time went, and the waterfall.
 
-use super::aio::{cause, draw_legend, named};
+use super::aio::{cause, draw_legend, occurring};
 use crate::model::snapshot::{AioContext, AioDrain, DrainVerdict, Snapshot};
 use crate::ui::canvas::{Canvas, split_top};
 use crate::ui::format;
+use crate::ui::phases;
 use crate::ui::state::Detail;
 use crate::ui::text;
-use crate::ui::theme::{self, Phase, Role};
+use crate::ui::theme::{self, Role};
 use crate::ui::widgets::table::draw_shares;
 use crate::ui::widgets::waterfall;
 use ratatui::layout::Rect;
@@ -36,7 +37,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, number: u64) {
     let (upper, last_rows) = split_top(inner, inner.height.saturating_sub(2));
     waterfall::draw(canvas, upper, drain, cursor);
     let (legend, selected) = split_top(last_rows, 1);
-    draw_legend(canvas, legend);
+    let bars = drain.detail.iter().map(phases::of_context);
+    draw_legend(canvas, legend, &occurring(bars));
     if let Some(context) = drain.detail.get(cursor) {
         draw_context(canvas, selected, context);
     }
@@ -81,7 +83,7 @@ fn draw_verdict(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain) -> Rect {
 
 /// The critical context's phases: a bar and, where there is room, the figures.
 fn draw_phases(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain) -> Rect {
-    let phases = named(&drain.phases_ns);
+    let bar = phases::of_drain(drain);
     let (line, rest) = split_top(area, 1);
     let label = if drain.verdict == DrainVerdict::Serial {
         "longest"
@@ -89,13 +91,7 @@ fn draw_phases(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain) -> Rect {
         "last"
     };
     canvas.text(line.x + 1, line.y, 10, label, Role::Dim);
-    draw_shares(
-        canvas,
-        line.x + 11,
-        line.y,
-        line.width.saturating_sub(12),
-        &phases,
-    );
+    draw_shares(canvas, line.x + 11, line.y, line.width.saturating_sub(12), &bar);
     rest
 }
 
@@ -106,17 +102,20 @@ fn draw_context(canvas: &mut Canvas<'_>, area: Rect, context: &AioContext) {
     let mut x = area.x + 1;
     let start = format!("from {}", time(context.start_offset_ns));
     x += canvas.text(x, area.y, area.right() - x, &start, Role::Plain) + 2;
-    for (phase, ns) in waterfall::phases(context) {
-        let word = match phase {
-            Phase::UsersGracePeriod => "users GP",
-            Phase::UsersRefs => "refs",
-            Phase::ReqsGracePeriod => "reqs GP",
-            Phase::ReqsIo => "in flight",
-            Phase::Unknown => "not measured",
-        };
+    for (phase, ns) in phases::of_context(context) {
+        let word = phase.short_name();
         let figure = time(ns);
         let pieces = [
             (word, Role::Dim),
+            (" ", Role::Plain),
+            (figure.as_str(), Role::Plain),
+        ];
+        x += canvas.pieces(x, area.y, area.right().saturating_sub(x), &pieces) + 2;
+    }
+    if let Some(ns) = context.call_ns {
+        let figure = time(ns);
+        let pieces = [
+            ("call", Role::Dim),
             (" ", Role::Plain),
             (figure.as_str(), Role::Plain),
         ];

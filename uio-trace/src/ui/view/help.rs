@@ -2,8 +2,9 @@
 
 use crate::ui::canvas::Canvas;
 use crate::ui::keymap::{KEYMAP, Place};
+use crate::ui::phases::Phase;
 use crate::ui::state::State;
-use crate::ui::theme::{Phase, Role};
+use crate::ui::theme::Role;
 use ratatui::layout::Rect;
 
 /// From this width on there are two columns.
@@ -31,7 +32,7 @@ fn lines() -> Vec<Line> {
         lines.push(Line::Blank);
     }
     lines.push(Line::Heading("Phases of a drain, in order"));
-    lines.extend(Phase::ALL.into_iter().chain([Phase::Unknown]).map(Line::Legend));
+    lines.extend(Phase::ALL.into_iter().map(Line::Legend));
     lines.push(Line::Blank);
     lines.push(Line::Heading("Signs"));
     lines.push(Line::Text("-          not known, not measured here, or nothing"));

@@ -145,6 +145,7 @@ fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
     let accounted = loss
         .aggregated
         .saturating_add(loss.submitted)
+        .saturating_add(loss.ignored)
         .saturating_add(loss.total());
     let mut seen = format!(
         "{} = {} aggregated + {} submitted",
@@ -152,6 +153,9 @@ fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
         n(loss.aggregated),
         n(loss.submitted)
     );
+    if loss.ignored > 0 {
+        seen += &format!(" + {} ignored", n(loss.ignored));
+    }
     seen += &format!(" + {} lost", n(loss.total()));
     match loss.seen.cmp(&accounted) {
         Ordering::Greater => seen += &format!(" + {} in flight", n(loss.seen - accounted)),

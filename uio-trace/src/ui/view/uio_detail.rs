@@ -1,7 +1,7 @@
 //! A UIO device: wait beside hold, its operations, and the slowest of them with who held the lock.
 
 use super::uio::{label, lock_name};
-use crate::model::snapshot::{Histogram, SlowOp, Snapshot, UioDevice, UioOpFigures};
+use crate::model::snapshot::{Blocker, Histogram, SlowOp, Snapshot, UioDevice, UioOpFigures};
 use crate::ui::arrange::{Align, Cell, Column};
 use crate::ui::canvas::{Canvas, halves, split_top};
 use crate::ui::format;
@@ -12,8 +12,11 @@ use crate::ui::widgets::table::Table;
 use ratatui::layout::Rect;
 use std::cmp::Ordering;
 
-/// Rows of a panel of histograms with which it is worth its heading.
-const HISTOGRAM_ROWS: u16 = 5;
+/// Rows for the histograms with their heading: at least, and before other panels get any.
+const LEAST_HISTOGRAM_ROWS: u16 = 5;
+const HISTOGRAM_ROWS: u16 = 9;
+/// A panel smaller than this says too little.
+const LEAST_PANEL_ROWS: u16 = 3;
 
 /// The device in a snapshot.
 pub fn device(snapshot: &Snapshot, minor: u32, generation: u32) -> Option<&UioDevice> {
@@ -170,6 +173,21 @@ const SLOW: &[Column<SlowOp>] = &[
     }),
 ];
 
+const BLOCKERS: &[Column<Blocker>] = &[
+    column("wait sum", Align::Right, (8, 8), 0, |b: &Blocker, t| {
+        time(b.wait_ns, t)
+    }),
+    column("waits", Align::Right, (6, 6), 0, |b, _| {
+        Cell::plain(format::count(b.count))
+    }),
+    column("holder", Align::Left, (16, 40), 0, |b, _| {
+        Cell::plain(super::process(&b.comm, b.tgid, b.tid))
+    }),
+    column("in", Align::Left, (12, 12), 1, |b, _| {
+        b.op.as_ref().map_or_else(Cell::none, Cell::plain)
+    }),
+];
+
 fn time(ns: u64, theme: &Theme) -> Cell {
     Cell::plain(format::duration(ns, theme.unicode))
 }
@@ -185,23 +203,34 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, minor: u32, ge
     rows.extend(device.ops.iter().map(OpRow::one));
     let cursor = detail.cursor.min(rows.len() - 1);
 
-    // Operations want all their rows, histograms at least a few; slow ones take what is left.
-    let wanted = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(2);
-    let operations = wanted.min(body.height.saturating_sub(HISTOGRAM_ROWS).max(4));
     let slow: Vec<&SlowOp> = detail
         .snapshot
         .slow_ops
         .iter()
         .filter(|s| s.sysfs_name == device.sysfs_name)
         .collect();
-    let spare = body.height.saturating_sub(operations + 14);
-    let slow_rows = match u16::try_from(slow.len()).unwrap_or(u16::MAX) {
-        0 => 0,
-        n if spare >= 4 => spare.min(n.saturating_add(2)).min(12),
-        _ => 0,
+    let blockers: Vec<&Blocker> = device.blockers.iter().collect();
+
+    // Operations want all their rows, histograms enough for a shape; holders and slow operations share the rest.
+    let panel = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2);
+    let operations = panel(rows.len()).min(body.height.saturating_sub(LEAST_HISTOGRAM_ROWS).max(4));
+    let mut spare = body.height.saturating_sub(operations + HISTOGRAM_ROWS);
+    let mut share = |rows: usize, most: u16| {
+        let wanted = panel(rows).min(most).min(spare);
+        let granted = if rows == 0 || wanted < LEAST_PANEL_ROWS {
+            0
+        } else {
+            wanted
+        };
+        spare -= granted;
+        granted
     };
-    let (histograms, rest) = split_top(body, body.height.saturating_sub(operations + slow_rows));
-    let (operations, slow_area) = split_top(rest, operations);
+    let blocker_rows = share(blockers.len(), 7);
+    let slow_rows = share(slow.len(), 14);
+    let below = operations + blocker_rows + slow_rows;
+    let (histograms, rest) = split_top(body, body.height.saturating_sub(below));
+    let (operations, rest) = split_top(rest, operations);
+    let (blocker_area, slow_area) = split_top(rest, blocker_rows);
 
     draw_histograms(canvas, histograms, &rows[cursor]);
     let inner = canvas.heading(operations, "Operations", "up, down: histograms of one");
@@ -213,6 +242,16 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, minor: u32, ge
         selected: Some(cursor),
     }
     .draw(canvas, inner);
+    if blocker_rows > 0 {
+        let inner = canvas.heading(blocker_area, "Waited behind", "from slow operations");
+        Table {
+            columns: BLOCKERS,
+            sort: None,
+            rows: &blockers,
+            selected: None,
+        }
+        .draw(canvas, inner);
+    }
     if slow_rows > 0 {
         let note = format!("{} longest", slow.len());
         let inner = canvas.heading(slow_area, "Slow operations", &note);

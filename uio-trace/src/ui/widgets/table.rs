@@ -3,8 +3,9 @@
 
 use crate::ui::arrange::{Align, Cell, Column};
 use crate::ui::canvas::{Canvas, first_visible, split_top};
+use crate::ui::phases::Phase;
 use crate::ui::text;
-use crate::ui::theme::{Phase, Role};
+use crate::ui::theme::Role;
 use ratatui::layout::Rect;
 
 /// Columns before the first: the cursor and a space.

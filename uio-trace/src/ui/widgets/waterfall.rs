@@ -4,35 +4,13 @@
 use crate::model::snapshot::{AioContext, AioDrain};
 use crate::ui::canvas::{Canvas, first_visible, split_top};
 use crate::ui::format;
-use crate::ui::theme::{Phase, Role};
+use crate::ui::phases::{self, Phase};
+use crate::ui::theme::Role;
 use ratatui::layout::Rect;
 
 /// Columns of a context's name with the cursor before it, and of its total.
 const NAME: u16 = 17;
 const TOTAL: u16 = 9;
-
-/// Phases of a context in order. What no probe measured, or was lost, is one unknown phase.
-pub fn phases(context: &AioContext) -> Vec<(Phase, u64)> {
-    let parts = [
-        context.users_gp_ns,
-        context.users_refs_ns,
-        context.reqs_gp_ns,
-        context.reqs_io_ns,
-    ];
-    let mut known: Vec<(Phase, u64)> = Vec::new();
-    for (phase, part) in Phase::ALL.into_iter().zip(parts) {
-        match part {
-            Some(ns) => known.push((phase, ns)),
-            None if known.iter().all(|(p, _)| *p != Phase::Unknown) => known.push((Phase::Unknown, 0)),
-            None => {}
-        }
-    }
-    let measured: u64 = known.iter().map(|(_, ns)| ns).sum();
-    if let Some(unknown) = known.iter_mut().find(|(phase, _)| *phase == Phase::Unknown) {
-        unknown.1 = context.total_ns.saturating_sub(measured);
-    }
-    known
-}
 
 /// The time that the whole width stands for.
 fn span(drain: &AioDrain) -> u64 {
@@ -113,7 +91,7 @@ fn draw_axis(canvas: &mut Canvas<'_>, axis: Rect, x: u16, width: u16, span: u64)
 
 /// Each column shows the phase at its middle; a context too short for a column still gets one.
 fn draw_bar(canvas: &mut Canvas<'_>, x: u16, y: u16, width: u16, span: u64, context: &AioContext) {
-    let phases = phases(context);
+    let phases = phases::of_context(context);
     let at = |ns: u64| (u128::from(ns) * u128::from(width) / u128::from(span)) as u16;
     let end_ns = context.start_offset_ns.saturating_add(context.total_ns);
     let from = at(context.start_offset_ns).min(width - 1);
@@ -146,40 +124,16 @@ fn phase_at(phases: &[(Phase, u64)], into: u64) -> Phase {
 mod tests {
     use super::*;
 
-    fn context(parts: [Option<u64>; 4], total_ns: u64) -> AioContext {
-        AioContext {
-            ctx: "0x1".into(),
-            start_offset_ns: 0,
-            users_gp_ns: parts[0],
-            users_refs_ns: parts[1],
-            reqs_gp_ns: parts[2],
-            reqs_io_ns: parts[3],
-            total_ns,
-            uncertain: false,
-        }
-    }
-
-    #[test]
-    fn what_is_not_measured_is_one_unknown_phase() {
-        let known = phases(&context([Some(1), Some(2), Some(3), Some(4)], 10));
-        assert_eq!(known.iter().map(|p| p.1).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        let partly = phases(&context([None, None, Some(3), Some(4)], 10));
-        assert_eq!(
-            partly,
-            [
-                (Phase::Unknown, 3),
-                (Phase::ReqsGracePeriod, 3),
-                (Phase::ReqsIo, 4)
-            ]
-        );
-        assert_eq!(phases(&context([None; 4], 10)), [(Phase::Unknown, 10)]);
-    }
-
     #[test]
     fn the_phase_at_a_moment() {
-        let parts = phases(&context([Some(10), Some(0), Some(10), Some(0)], 20));
+        let parts = [
+            (Phase::UsersGracePeriod, 10),
+            (Phase::UsersRefs, 0),
+            (Phase::ReqsIo, 10),
+            (Phase::Unknown, 0),
+        ];
         assert_eq!(phase_at(&parts, 0), Phase::UsersGracePeriod);
-        assert_eq!(phase_at(&parts, 10), Phase::ReqsGracePeriod);
-        assert_eq!(phase_at(&parts, 99), Phase::ReqsGracePeriod);
+        assert_eq!(phase_at(&parts, 10), Phase::ReqsIo);
+        assert_eq!(phase_at(&parts, 99), Phase::ReqsIo);
     }
 }
