@@ -2,7 +2,7 @@
 
 use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict};
 use crate::ui::arrange::{Align, Cell, Column, Tabular};
-use crate::ui::canvas::Canvas;
+use crate::ui::canvas::{Canvas, split_top};
 use crate::ui::format;
 use crate::ui::phases::{self, Phase};
 use crate::ui::state::{RowId, Screen, State};
@@ -210,23 +210,13 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         0 => "AIO drains".to_owned(),
         n => format!("AIO drains, {} earlier ones no longer kept", format::count(n)),
     };
-    let legend_row = area.height.saturating_sub(1);
-    let (list, legend) = crate::ui::canvas::split_top(area, legend_row);
-    super::draw_list(
-        canvas,
-        list,
-        state,
-        Screen::Aio,
-        &title,
-        row,
-        "Nothing here: no AIO context was drained.",
-    );
-    if !state.view().order.is_empty() {
-        draw_legend(
-            canvas,
-            legend,
-            &occurring(snapshot.aio_drains.iter().map(phases::of_drain)),
-        );
+    let empty = "Nothing here: no AIO context was drained.";
+    let (list, legend) = split_top(area, area.height.saturating_sub(1));
+    let used = super::draw_list(canvas, list, state, Screen::Aio, &title, row, empty);
+    let below = split_top(area, used).1;
+    if !super::draw_preview(canvas, below, state, Screen::Aio) && !state.view().order.is_empty() {
+        let bars = snapshot.aio_drains.iter().map(phases::of_drain);
+        draw_legend(canvas, legend, &occurring(bars));
     }
 }
 
@@ -242,13 +232,10 @@ pub fn draw_legend(canvas: &mut Canvas<'_>, area: Rect, phases: &[Phase]) {
         x += 3;
         x += canvas.text(x, area.y, area.right().saturating_sub(x), word, Role::Dim) + 2;
     }
-    canvas.text(
-        x,
-        area.y,
-        area.right().saturating_sub(x),
-        "GP: grace period",
-        Role::Dim,
-    );
+    let abbreviation = "GP: grace period";
+    if usize::from(area.right().saturating_sub(x)) >= abbreviation.len() {
+        canvas.text(x, area.y, area.right() - x, abbreviation, Role::Dim);
+    }
 }
 
 /// The phases that occur, in the order of legends.

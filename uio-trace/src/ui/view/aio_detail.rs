@@ -18,7 +18,7 @@ pub fn drain(snapshot: &Snapshot, number: u64) -> Option<&AioDrain> {
 }
 
 /// Draws the detail.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, number: u64) {
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, number: u64, active: bool) {
     let Some(drain) = drain(&detail.snapshot, number) else {
         return;
     };
@@ -35,7 +35,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, number: u64) {
     };
     let inner = canvas.heading(body, "Waterfall", &note);
     let (upper, last_rows) = split_top(inner, inner.height.saturating_sub(2));
-    waterfall::draw(canvas, upper, drain, cursor);
+    waterfall::draw(canvas, upper, drain, cursor, active);
     let (legend, selected) = split_top(last_rows, 1);
     let bars = drain.detail.iter().map(phases::of_context);
     draw_legend(canvas, legend, &occurring(bars));
@@ -95,39 +95,32 @@ fn draw_phases(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain) -> Rect {
     rest
 }
 
-/// The selected context's figures, phase by phase.
+/// The selected context's figures, phase by phase, as many as there is room for.
 fn draw_context(canvas: &mut Canvas<'_>, area: Rect, context: &AioContext) {
-    let unicode = canvas.theme.unicode;
-    let time = |ns| format::duration_inline(ns, unicode);
-    let mut x = area.x + 1;
-    let start = format!("from {}", time(context.start_offset_ns));
-    x += canvas.text(x, area.y, area.right() - x, &start, Role::Plain) + 2;
-    for (phase, ns) in phases::of_context(context) {
-        let word = phase.short_name();
-        let figure = time(ns);
-        let pieces = [
-            (word, Role::Dim),
-            (" ", Role::Plain),
-            (figure.as_str(), Role::Plain),
-        ];
-        x += canvas.pieces(x, area.y, area.right().saturating_sub(x), &pieces) + 2;
-    }
-    if let Some(ns) = context.call_ns {
-        let figure = time(ns);
-        let pieces = [
-            ("call", Role::Dim),
-            (" ", Role::Plain),
-            (figure.as_str(), Role::Plain),
-        ];
-        x += canvas.pieces(x, area.y, area.right().saturating_sub(x), &pieces) + 2;
-    }
+    let time = |ns| format::duration_inline(ns, canvas.theme.unicode);
+    let mut figures: Vec<(&str, String)> = Vec::new();
     if context.uncertain {
-        canvas.text(
-            x,
-            area.y,
-            area.right().saturating_sub(x),
-            "an event was lost",
-            Role::Warning,
-        );
+        figures.push(("uncertain:", "an event was lost".into()));
+    }
+    figures.extend(
+        phases::of_context(context)
+            .into_iter()
+            .map(|(phase, ns)| (phase.short_name(), time(ns))),
+    );
+    figures.extend(context.call_ns.map(|ns| ("call", time(ns))));
+    figures.push(("from", time(context.start_offset_ns)));
+    let mut x = area.x + 1;
+    for (label, figure) in figures {
+        let needed = text::width(label) + 1 + text::width(&figure);
+        let needed = u16::try_from(needed).unwrap_or(u16::MAX);
+        if x.saturating_add(needed) > area.right() {
+            break;
+        }
+        let pieces = [
+            (label, Role::Dim),
+            (" ", Role::Plain),
+            (figure.as_str(), Role::Plain),
+        ];
+        x += canvas.pieces(x, area.y, needed, &pieces) + 2;
     }
 }

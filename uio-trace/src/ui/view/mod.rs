@@ -11,7 +11,7 @@ pub mod refs;
 pub mod uio;
 pub mod uio_detail;
 
-use super::arrange::Tabular;
+use super::arrange::{self, Tabular};
 use super::canvas::{Canvas, split_top};
 use super::state::{Detail, FOOTER_ROWS, HEADER_ROWS, MINIMUM_SIZE, RowId, Screen, State};
 use super::text;
@@ -19,6 +19,9 @@ use super::theme::{Role, Theme};
 use super::widgets::table::Table;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+
+/// With so many rows left below a list, there is room for the detail of a row.
+const PREVIEW_ROWS: u16 = 13;
 
 /// Draws the whole screen.
 pub fn draw(state: &State, buffer: &mut Buffer) {
@@ -65,7 +68,7 @@ fn draw_body(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         return;
     }
     if let Some(detail) = &state.view().detail {
-        draw_detail(canvas, area, state, detail);
+        draw_detail(canvas, area, state, detail, true);
         return;
     }
     match state.screen {
@@ -77,15 +80,38 @@ fn draw_body(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     }
 }
 
-fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &Detail) {
+/// A row's detail; its cursor is shown when it is `active`, that is, when the keys move it.
+fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &Detail, active: bool) {
     match &detail.id {
         RowId::Device(minor, generation) => {
-            uio_detail::draw(canvas, area, detail, *minor, *generation);
+            uio_detail::draw(canvas, area, detail, (*minor, *generation), active);
         }
-        RowId::Drain(number) => aio_detail::draw(canvas, area, detail, *number),
+        RowId::Drain(number) => aio_detail::draw(canvas, area, detail, *number, active),
         RowId::Owner(release) => refs::draw_detail(canvas, area, state, detail, release),
         _ => detail::draw(canvas, area, state, detail),
     }
+}
+
+/// Below a short list: the detail of the selected row, or of the first. Says whether there was room.
+fn draw_preview(canvas: &mut Canvas<'_>, area: Rect, state: &State, screen: Screen) -> bool {
+    let position = state.views[screen.index()]
+        .selection
+        .as_ref()
+        .map_or(0, |s| s.position);
+    let (Some(id), Some(snapshot)) = (arrange::row_id(state, screen, position), state.shown()) else {
+        return false;
+    };
+    if area.height < PREVIEW_ROWS {
+        return false;
+    }
+    let detail = Detail {
+        id,
+        snapshot: snapshot.clone(),
+        left: false,
+        cursor: 0,
+    };
+    draw_detail(canvas, area, state, &detail, false);
+    true
 }
 
 /// The last value that the current detail's cursor may take.
@@ -133,7 +159,7 @@ pub fn list_note<R: Tabular>(state: &State, screen: Screen) -> String {
     note
 }
 
-/// A screen's list: heading and table, or `empty` when there is no row.
+/// A screen's list: heading and table, or `empty` when there is no row. Returns the rows used.
 fn draw_list<'a, R: Tabular>(
     canvas: &mut Canvas<'_>,
     area: Rect,

@@ -178,17 +178,24 @@ fn finding_lines(canvas: &Canvas<'_>, findings: &[&Finding], width: u16, room: u
     lines
 }
 
+/// Empty when there is none.
+fn cost_text(cost: f64) -> String {
+    if !cost.is_finite() || cost <= 0.0 {
+        String::new()
+    } else if cost < 0.01 {
+        "<0.01".into()
+    } else {
+        format!("{cost:.2}")
+    }
+}
+
 fn lines_of_at_most(canvas: &Canvas<'_>, findings: &[&Finding], width: u16, most: usize) -> Vec<FindingLine> {
     let unicode = canvas.theme.unicode;
     let room = usize::from(width.saturating_sub(INDENT + 1));
     let mut lines = Vec::new();
     for (index, finding) in findings.iter().enumerate() {
         let (word, role) = theme::severity(finding.severity);
-        let cost = if finding.cost > 0.0 && finding.cost.is_finite() {
-            format!("{:.2}", finding.cost)
-        } else {
-            String::new()
-        };
+        let cost = cost_text(finding.cost);
         lines.push(FindingLine {
             finding: index,
             indent: INDENT,
@@ -249,7 +256,8 @@ fn draw_findings(
             canvas.text(body.x + 2, y, 5, word, role);
         }
         let cost = text::width(&line.cost) as u16;
-        let room = body.width.saturating_sub(line.indent + cost + 2);
+        let cost_columns = if cost > 0 { cost + 2 } else { 1 };
+        let room = body.width.saturating_sub(line.indent + cost_columns);
         canvas.text(body.x + line.indent, y, room, &line.text, line.role);
         canvas.text_right(
             body.right().saturating_sub(cost + 1),

@@ -181,7 +181,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         "percpu_refs"
     };
     let empty = "Nothing here: no percpu_ref was killed or switched.";
-    super::draw_list(canvas, area, state, Screen::Refs, title, row, empty);
+    let used = super::draw_list(canvas, area, state, Screen::Refs, title, row, empty);
+    super::draw_preview(canvas, split_top(area, used).1, state, Screen::Refs);
 }
 
 fn facts_of(owner: &RefOwner, unicode: bool) -> Vec<Fact> {

@@ -2,7 +2,7 @@
 
 use crate::model::snapshot::{Histogram, UioDevice, UioLock};
 use crate::ui::arrange::{Align, Cell, Column, Tabular};
-use crate::ui::canvas::Canvas;
+use crate::ui::canvas::{Canvas, split_top};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
 use crate::ui::theme::{Role, Theme};
@@ -166,7 +166,7 @@ impl Tabular for DeviceRow {
             title: "name",
             align: Align::Left,
             width: (8, 40),
-            priority: 1,
+            priority: 2,
             descending: false,
             cell: |d, _| d.name.as_ref().map_or_else(Cell::none, Cell::plain),
             compare: |a, b| a.name.cmp(&b.name),
@@ -306,5 +306,6 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         "Nothing here: the uio driver is not loaded. Its probes attach when it appears."
     };
     let row = |position: usize| state.devices.get(position);
-    super::draw_list(canvas, area, state, Screen::Uio, "UIO devices", row, empty);
+    let used = super::draw_list(canvas, area, state, Screen::Uio, "UIO devices", row, empty);
+    super::draw_preview(canvas, split_top(area, used).1, state, Screen::Uio);
 }

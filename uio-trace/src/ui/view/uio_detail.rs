@@ -192,9 +192,9 @@ fn time(ns: u64, theme: &Theme) -> Cell {
     Cell::plain(format::duration(ns, theme.unicode))
 }
 
-/// Draws the detail.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, minor: u32, generation: u32) {
-    let Some(device) = device(&detail.snapshot, minor, generation) else {
+/// Draws the detail of the device with this minor and generation.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32), active: bool) {
+    let Some(device) = device(&detail.snapshot, key.0, key.1) else {
         return;
     };
     let body = draw_facts(canvas, area, detail, device);
@@ -233,13 +233,17 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, minor: u32, ge
     let (blocker_area, slow_area) = split_top(rest, blocker_rows);
 
     draw_histograms(canvas, histograms, &rows[cursor]);
-    let inner = canvas.heading(operations, "Operations", "up, down: histograms of one");
+    let inner = canvas.heading(
+        operations,
+        "Operations",
+        if active { "up, down: histograms of one" } else { "" },
+    );
     let refs: Vec<&OpRow> = rows.iter().collect();
     Table {
         columns: OPS,
         sort: None,
         rows: &refs,
-        selected: Some(cursor),
+        selected: active.then_some(cursor),
     }
     .draw(canvas, inner);
     if blocker_rows > 0 {

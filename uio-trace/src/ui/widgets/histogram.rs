@@ -6,38 +6,58 @@ use crate::ui::format;
 use crate::ui::theme::Role;
 use ratatui::layout::Rect;
 
-/// Counts by powers of two, gaps included, merged further until there are at most `most` rows.
+/// Finest rows: an eighth of a power of two, as the kernel side counts.
+const FINEST: u32 = uio_trace_common::histogram::SUB_BITS;
+
+/// Number of the row of `ns` when each power of two has `1 << fine` rows.
+fn row_of(ns: u64, fine: u32) -> u64 {
+    let exponent = ns.max(1).ilog2();
+    let part = if exponent >= fine {
+        (ns >> (exponent - fine)) & ((1 << fine) - 1)
+    } else {
+        0
+    };
+    (u64::from(exponent) << fine) + part
+}
+
+/// Lowest value of a row.
+fn row_low(row: u64, fine: u32) -> u64 {
+    let exponent = u32::try_from(row >> fine).unwrap_or(u32::MAX);
+    let part = row & ((1 << fine) - 1);
+    match 1_u64.checked_shl(exponent) {
+        Some(1) => 0,
+        Some(power) => power + (u128::from(power) * u128::from(part) >> fine) as u64,
+        None => u64::MAX,
+    }
+}
+
+/// Counts in at most `most` rows, gaps included: by powers of two, or, when these are few, by halves, quarters or
+/// eighths of them; when they are many, several in one row.
 pub fn rows(histogram: &Histogram, most: usize) -> Vec<Bucket> {
     let filled = || histogram.buckets.iter().filter(|b| b.count > 0);
-    let exponent = |ns: u64| ns.max(1).ilog2();
-    let (Some(first), Some(last)) = (
-        filled().map(|b| exponent(b.lo)).min(),
-        filled().map(|b| exponent(b.lo)).max(),
-    ) else {
+    let (Some(low), Some(high)) = (filled().map(|b| b.lo).min(), filled().map(|b| b.lo).max()) else {
         return Vec::new();
     };
-    let span = last - first + 1;
-    let step = span.div_ceil(u32::try_from(most.max(1)).unwrap_or(u32::MAX));
-    let bound = |exponent: u32| {
-        if exponent == 0 {
-            0
-        } else {
-            1_u64.checked_shl(exponent).unwrap_or(u64::MAX)
-        }
-    };
-    let mut rows: Vec<Bucket> = (0..span.div_ceil(step))
+    let most = most.max(1) as u64;
+    let span = |fine| row_of(high, fine) - row_of(low, fine) + 1;
+    // Below 1 << fine ns a row would be narrower than a nanosecond.
+    let finest = FINEST.min(low.max(1).ilog2());
+    let fine = (0..=finest).rev().find(|fine| span(*fine) <= most).unwrap_or(0);
+    let step = span(fine).div_ceil(most);
+    let first = row_of(low, fine);
+    let mut rows: Vec<Bucket> = (0..span(fine).div_ceil(step))
         .map(|i| {
-            let lo = first + i * step;
+            let row = first + i * step;
             Bucket {
-                lo: bound(lo),
-                hi: bound(lo + step),
+                lo: row_low(row, fine),
+                hi: row_low(row + step, fine),
                 count: 0,
             }
         })
         .collect();
     for bucket in filled() {
-        let row = (exponent(bucket.lo) - first) / step;
-        if let Some(row) = rows.get_mut(row as usize) {
+        let row = (row_of(bucket.lo, fine) - first) / step;
+        if let Some(row) = usize::try_from(row).ok().and_then(|row| rows.get_mut(row)) {
             row.count += bucket.count;
         }
     }
@@ -179,15 +199,18 @@ mod tests {
         sum([one].iter())
     }
 
+    fn shown(histogram: &Histogram, most: usize) -> Vec<(u64, u64, u64)> {
+        rows(histogram, most)
+            .iter()
+            .map(|r| (r.lo, r.hi, r.count))
+            .collect()
+    }
+
     #[test]
     fn rows_are_powers_of_two_with_the_gaps() {
-        let rows = rows(
-            &histogram(&[(1024, 1088, 2), (1088, 1152, 3), (8192, 8704, 1)]),
-            10,
-        );
-        let shown: Vec<_> = rows.iter().map(|r| (r.lo, r.hi, r.count)).collect();
+        let h = histogram(&[(1024, 1152, 2), (1152, 1280, 3), (8192, 9216, 1)]);
         assert_eq!(
-            shown,
+            shown(&h, 6),
             [
                 (1024, 2048, 5),
                 (2048, 4096, 0),
@@ -195,6 +218,24 @@ mod tests {
                 (8192, 16384, 1)
             ]
         );
+        assert_eq!(shown(&h, 2), [(1024, 4096, 5), (4096, 16384, 1)]);
+    }
+
+    #[test]
+    fn few_powers_of_two_are_divided() {
+        let h = histogram(&[(1024, 1152, 2), (1152, 1280, 3), (1536, 1664, 1)]);
+        assert_eq!(shown(&h, 4), [(1024, 1280, 5), (1280, 1536, 0), (1536, 1792, 1)]);
+        assert_eq!(
+            shown(&h, 9),
+            [
+                (1024, 1152, 2),
+                (1152, 1280, 3),
+                (1280, 1408, 0),
+                (1408, 1536, 0),
+                (1536, 1664, 1)
+            ]
+        );
+        assert_eq!(shown(&histogram(&[(0, 1, 1), (1, 2, 1)]), 9), [(0, 2, 2)]);
     }
 
     #[test]

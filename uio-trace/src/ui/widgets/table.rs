@@ -13,6 +13,11 @@ const GUTTER: u16 = 2;
 /// Columns between two columns.
 const GAP: u16 = 2;
 
+/// Width in which most names are legible.
+const COMFORTABLE: u16 = 20;
+/// Columns up to this priority are shown at their least width rather than not at all.
+const IMPORTANT: u8 = 2;
+
 /// What to draw.
 #[derive(Debug)]
 pub struct Table<'a, R: 'static> {
@@ -110,10 +115,64 @@ impl<R> Table<'_, R> {
 
     /// Which columns fit in `width`, and where they stand.
     fn places(&self, width: u16, visible: &[Vec<Cell>]) -> Vec<Place> {
+        let kept = self.fitting(width);
+        let mut spare = width.saturating_sub(GUTTER);
+        let mut widths: Vec<(usize, u16)> = Vec::new();
+        for column in kept {
+            let min = self.columns[column].width.0;
+            spare = spare.saturating_sub(min + GAP);
+            widths.push((column, min));
+        }
+        // The gap after the last column is not needed.
+        spare += GAP.min(width);
+        // The more important a column, the earlier it gets the room its content wants.
+        widths.sort_by_key(|(column, _)| self.columns[*column].priority);
+        for (column, granted) in &mut widths {
+            let more = self.wish(*column, visible).min(spare);
+            *granted += more;
+            spare -= more;
+        }
+        // Columns that were left out for the others' comfort, in what these did not take.
+        let mut left_out: Vec<usize> = (0..self.columns.len())
+            .filter(|c| widths.iter().all(|(kept, _)| kept != c))
+            .collect();
+        left_out.sort_by_key(|c| self.columns[*c].priority);
+        for column in left_out
+            .into_iter()
+            .take_while(|c| self.columns[*c].priority <= IMPORTANT)
+        {
+            let min = self.columns[column].width.0;
+            if spare >= min + GAP {
+                spare -= min + GAP;
+                let more = self.wish(column, visible).min(spare);
+                spare -= more;
+                widths.push((column, min + more));
+            }
+        }
+        widths.sort_by_key(|(column, _)| *column);
+        let mut x = GUTTER;
+        let mut places = Vec::new();
+        for (column, wanted) in widths {
+            let width = wanted.min(width.saturating_sub(x));
+            if width > 0 {
+                places.push(Place { column, x, width });
+            }
+            x = x.saturating_add(wanted + GAP);
+        }
+        places
+    }
+
+    /// The columns for which there is room when names are comfortable. Depends on the width alone, so that columns
+    /// do not come and go with the rows in view.
+    fn fitting(&self, width: u16) -> Vec<usize> {
+        let comfort = |c: usize| {
+            let (min, max) = self.columns[c].width;
+            COMFORTABLE.clamp(min, max.max(min))
+        };
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         let needed = |kept: &[usize]| {
-            let widths: u16 = kept.iter().map(|c| self.columns[*c].width.0).sum();
-            GUTTER + widths + GAP * (kept.len() as u16).saturating_sub(1)
+            let gaps = GAP * (kept.len() as u16).saturating_sub(1);
+            GUTTER + gaps + kept.iter().map(|c| comfort(*c)).sum::<u16>()
         };
         while needed(&kept) > width {
             let least = kept.iter().copied().max_by_key(|c| self.columns[*c].priority);
@@ -122,28 +181,13 @@ impl<R> Table<'_, R> {
                 _ => break,
             }
         }
-        let mut spare = width.saturating_sub(needed(&kept));
-        // The more important a column, the earlier it gets the room its content wants.
-        let mut widths: Vec<u16> = kept.iter().map(|c| self.columns[*c].width.0).collect();
-        let mut by_priority: Vec<usize> = (0..kept.len()).collect();
-        by_priority.sort_by_key(|i| self.columns[kept[*i]].priority);
-        for i in by_priority {
-            let (min, max) = self.columns[kept[i]].width;
-            let wanted = natural_width(kept[i], visible).clamp(min, max);
-            let more = (wanted - min).min(spare);
-            widths[i] += more;
-            spare -= more;
-        }
-        let mut x = GUTTER;
-        let mut places = Vec::new();
-        for (column, wanted) in kept.into_iter().zip(widths) {
-            let width = wanted.min(width.saturating_sub(x));
-            if width > 0 {
-                places.push(Place { column, x, width });
-            }
-            x = x.saturating_add(wanted + GAP);
-        }
-        places
+        kept
+    }
+
+    /// What a column wants above its minimum.
+    fn wish(&self, column: usize, visible: &[Vec<Cell>]) -> u16 {
+        let (min, max) = self.columns[column].width;
+        natural_width(column, visible).clamp(min, max.max(min)) - min
     }
 }
 

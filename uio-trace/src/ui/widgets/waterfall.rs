@@ -21,8 +21,8 @@ fn span(drain: &AioDrain) -> u64 {
     ends.max().unwrap_or(0).max(drain.wall_ns).max(1)
 }
 
-/// Draws an axis and the contexts around `selected`.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain, selected: usize) {
+/// Draws an axis and the contexts around `selected`, which is marked when `active`.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain, selected: usize, active: bool) {
     let (axis, body) = split_top(area, 1);
     let bar_x = area.x + NAME + 1;
     let bar_width = area.width.saturating_sub(NAME + TOTAL + 2);
@@ -43,7 +43,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain, selected: usi
             total = format!("?{total}");
         }
         canvas.text_right(area.right().saturating_sub(TOTAL), y, TOTAL, &total, Role::Plain);
-        if index == selected {
+        if active && index == selected {
             let cursor = canvas.theme.symbols().cursor;
             canvas.text(area.x, y, 1, cursor, Role::Strong);
             canvas.overlay(
