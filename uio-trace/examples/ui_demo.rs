@@ -1,4 +1,5 @@
-//! The interface over made-up figures, in a real terminal: `cargo run --example ui_demo [rich|empty|hostile|large]`.
+//! The interface over made-up figures, in a real terminal: `cargo run --example ui_demo [rich|empty|hostile|large|panic]`.
+//! `panic` panics after a second: the terminal must be as it was, with the message below.
 
 #[path = "../tests/ui_fixture/mod.rs"]
 mod ui_fixture;
@@ -25,6 +26,7 @@ impl Source for Demo {
         }
         self.shown = Some(second);
         let mut snapshot = match self.kind.as_str() {
+            "panic" if second > 0 => panic!("as asked"),
             "empty" => ui_fixture::empty(),
             "hostile" => ui_fixture::hostile(),
             "large" => ui_fixture::large(1_000, 10_000),

@@ -132,7 +132,14 @@ pub fn next_sort(screen: Screen, column: usize) -> (usize, bool) {
 /// Makes the rows of every screen, after the shown snapshot changed.
 pub fn all(state: &mut State) {
     state.devices = match state.shown() {
-        Some(snapshot) => snapshot.uio_devices.iter().map(DeviceRow::new).collect(),
+        Some(snapshot) => {
+            let duration = snapshot.interval.duration_ns;
+            snapshot
+                .uio_devices
+                .iter()
+                .map(|d| DeviceRow::new(d, duration))
+                .collect()
+        }
         None => Vec::new(),
     };
     for screen in Screen::ALL {

@@ -38,6 +38,7 @@ impl Key {
                 KeyCode::BackTab => "Shift-Tab".into(),
                 KeyCode::PageUp => "PgUp".into(),
                 KeyCode::PageDown => "PgDn".into(),
+                KeyCode::F(n) => format!("F{n}"),
                 other => format!("{other:?}"),
             },
         }
@@ -51,6 +52,8 @@ pub enum Place {
     Always,
     /// Everywhere but in a line that is being typed.
     Everywhere,
+    /// Where there are rows or lines: in lists, details and the help.
+    Rows,
     /// In a screen's list.
     List,
     /// In a row's detail.
@@ -65,8 +68,9 @@ pub enum Place {
 
 impl Place {
     /// In the order of the help.
-    pub const ALL: [Place; 7] = [
+    pub const ALL: [Place; 8] = [
         Place::Everywhere,
+        Place::Rows,
         Place::List,
         Place::Detail,
         Place::Refs,
@@ -80,6 +84,7 @@ impl Place {
         match self {
             Place::Always => "Always",
             Place::Everywhere => "Everywhere",
+            Place::Rows => "In rows and lines",
             Place::List => "In a list",
             Place::Detail => "In a detail",
             Place::Refs => "On the refs screen",
@@ -122,306 +127,62 @@ const fn binding(
 
 use Key::{Char, Code, Ctrl};
 
-/// All keys.
+/// All keys. A row a line, so that it can be read as the table it is.
+#[rustfmt::skip]
 pub const KEYMAP: &[Binding] = &[
-    binding(
-        &[Char('?'), Code(KeyCode::F(1))],
-        Action::Help,
-        Place::Everywhere,
-        "this help",
-        "help",
-    ),
+    binding(&[Char('?'), Code(KeyCode::F(1))], Action::Help, Place::Everywhere, "this help", "help"),
     binding(&[Char('q')], Action::Quit, Place::Everywhere, "quit", "quit"),
-    binding(
-        &[Char('1')],
-        Action::Go(Screen::Overview),
-        Place::Everywhere,
-        "Overview: findings, in progress",
-        "",
-    ),
-    binding(
-        &[Char('2')],
-        Action::Go(Screen::Uio),
-        Place::Everywhere,
-        "UIO devices",
-        "",
-    ),
-    binding(
-        &[Char('3')],
-        Action::Go(Screen::Refs),
-        Place::Everywhere,
-        "Refs: percpu_ref owners",
-        "",
-    ),
-    binding(
-        &[Char('4')],
-        Action::Go(Screen::Aio),
-        Place::Everywhere,
-        "AIO context drains",
-        "",
-    ),
-    binding(
-        &[Char('5')],
-        Action::Go(Screen::Probes),
-        Place::Everywhere,
-        "Probes and losses",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::Tab)],
-        Action::NextScreen,
-        Place::Everywhere,
-        "next screen",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::BackTab)],
-        Action::PreviousScreen,
-        Place::Everywhere,
-        "previous screen",
-        "",
-    ),
-    binding(
-        &[Char(' ')],
-        Action::Freeze,
-        Place::Everywhere,
-        "freeze the display; tracing goes on",
-        "freeze",
-    ),
-    binding(
-        &[Char('w')],
-        Action::WriteSnapshot,
-        Place::Everywhere,
-        "write what is shown as JSON",
-        "write",
-    ),
-    binding(
-        &[Ctrl('l')],
-        Action::Repaint,
-        Place::Everywhere,
-        "repaint the screen",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::Enter)],
-        Action::Open,
-        Place::List,
-        "open the selected row",
-        "open",
-    ),
-    binding(
-        &[Code(KeyCode::Esc)],
-        Action::Back,
-        Place::List,
-        "clear the filter",
-        "",
-    ),
-    binding(
-        &[Char('/')],
-        Action::FilterBegin,
-        Place::List,
-        "filter: rows that contain a text",
-        "filter",
-    ),
-    binding(
-        &[Char('s')],
-        Action::SortNext,
-        Place::List,
-        "sort by the next column",
-        "sort",
-    ),
-    binding(
-        &[Char('S')],
-        Action::SortReverse,
-        Place::List,
-        "reverse the order",
-        "",
-    ),
-    binding(&[Code(KeyCode::Up), Char('k')], Action::Up, Place::List, "up", ""),
-    binding(
-        &[Code(KeyCode::Down), Char('j')],
-        Action::Down,
-        Place::List,
-        "down",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::PageUp)],
-        Action::PageUp,
-        Place::List,
-        "page up",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::PageDown)],
-        Action::PageDown,
-        Place::List,
-        "page down",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::Home), Char('g')],
-        Action::Top,
-        Place::List,
-        "first row",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::End), Char('G')],
-        Action::Bottom,
-        Place::List,
-        "last row",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::Esc)],
-        Action::Back,
-        Place::Detail,
-        "back to the list",
-        "back",
-    ),
-    binding(
-        &[Code(KeyCode::Up), Char('k')],
-        Action::Up,
-        Place::Detail,
-        "up: operation, context, line",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::Down), Char('j')],
-        Action::Down,
-        Place::Detail,
-        "down",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::PageUp)],
-        Action::PageUp,
-        Place::Detail,
-        "page up",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::PageDown)],
-        Action::PageDown,
-        Place::Detail,
-        "page down",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::Home), Char('g')],
-        Action::Top,
-        Place::Detail,
-        "first",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::End), Char('G')],
-        Action::Bottom,
-        Place::Detail,
-        "last",
-        "",
-    ),
-    binding(
-        &[Char('o')],
-        Action::ToggleOwn,
-        Place::Refs,
-        "show or hide the tool's own refs",
-        "own refs",
-    ),
-    binding(
-        &[Code(KeyCode::Enter)],
-        Action::FilterAccept,
-        Place::Filter,
-        "keep the filter",
-        "keep",
-    ),
-    binding(
-        &[Code(KeyCode::Esc)],
-        Action::FilterCancel,
-        Place::Filter,
-        "forget the change",
-        "cancel",
-    ),
-    binding(
-        &[Code(KeyCode::Backspace)],
-        Action::FilterErase,
-        Place::Filter,
-        "erase a letter",
-        "",
-    ),
-    binding(
-        &[Ctrl('u')],
-        Action::FilterEraseAll,
-        Place::Filter,
-        "erase all",
-        "erase all",
-    ),
-    binding(
-        &[Code(KeyCode::Esc)],
-        Action::Back,
-        Place::Help,
-        "leave the help",
-        "back",
-    ),
-    binding(
-        &[Code(KeyCode::Up), Char('k')],
-        Action::Up,
-        Place::Help,
-        "up",
-        "up",
-    ),
-    binding(
-        &[Code(KeyCode::Down), Char('j')],
-        Action::Down,
-        Place::Help,
-        "down",
-        "down",
-    ),
-    binding(
-        &[Code(KeyCode::PageUp)],
-        Action::PageUp,
-        Place::Help,
-        "page up",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::PageDown)],
-        Action::PageDown,
-        Place::Help,
-        "page down",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::Home), Char('g')],
-        Action::Top,
-        Place::Help,
-        "top",
-        "",
-    ),
-    binding(
-        &[Code(KeyCode::End), Char('G')],
-        Action::Bottom,
-        Place::Help,
-        "end",
-        "",
-    ),
+    binding(&[Char('1')], Action::Go(Screen::Overview), Place::Everywhere, "Overview: findings, in progress", ""),
+    binding(&[Char('2')], Action::Go(Screen::Uio), Place::Everywhere, "UIO devices", ""),
+    binding(&[Char('3')], Action::Go(Screen::Refs), Place::Everywhere, "Refs: percpu_ref owners", ""),
+    binding(&[Char('4')], Action::Go(Screen::Aio), Place::Everywhere, "AIO context drains", ""),
+    binding(&[Char('5')], Action::Go(Screen::Probes), Place::Everywhere, "Probes and losses", ""),
+    binding(&[Code(KeyCode::Tab)], Action::NextScreen, Place::Everywhere, "next screen", ""),
+    binding(&[Code(KeyCode::BackTab)], Action::PreviousScreen, Place::Everywhere, "previous screen", ""),
+    binding(&[Char(' ')], Action::Freeze, Place::Everywhere, "freeze the display; tracing goes on", "freeze"),
+    binding(&[Char('w')], Action::WriteSnapshot, Place::Everywhere, "write what is shown as JSON", "write"),
+    binding(&[Ctrl('l')], Action::Repaint, Place::Everywhere, "repaint the screen", ""),
+
+    binding(&[Code(KeyCode::Up), Char('k')], Action::Up, Place::Rows, "up", ""),
+    binding(&[Code(KeyCode::Down), Char('j')], Action::Down, Place::Rows, "down", ""),
+    binding(&[Code(KeyCode::PageUp)], Action::PageUp, Place::Rows, "page up", ""),
+    binding(&[Code(KeyCode::PageDown)], Action::PageDown, Place::Rows, "page down", ""),
+    binding(&[Code(KeyCode::Home), Char('g')], Action::Top, Place::Rows, "first", ""),
+    binding(&[Code(KeyCode::End), Char('G')], Action::Bottom, Place::Rows, "last", ""),
+
+    binding(&[Code(KeyCode::Enter)], Action::Open, Place::List, "open the selected row", "open"),
+    binding(&[Char('/')], Action::FilterBegin, Place::List, "filter: rows that contain a text", "filter"),
+    binding(&[Char('s')], Action::SortNext, Place::List, "sort by the next column", "sort"),
+    binding(&[Char('S')], Action::SortReverse, Place::List, "reverse the order", ""),
+    binding(&[Code(KeyCode::Esc)], Action::Back, Place::List, "clear the filter, then the selection", ""),
+
+    binding(&[Code(KeyCode::Esc)], Action::Back, Place::Detail, "back to the list", "back"),
+
+    binding(&[Char('o')], Action::ToggleOwn, Place::Refs, "show or hide the tool's own refs", "own refs"),
+
+    binding(&[Code(KeyCode::Enter)], Action::FilterAccept, Place::Filter, "keep the filter", "keep"),
+    binding(&[Code(KeyCode::Esc)], Action::FilterCancel, Place::Filter, "forget the change", "cancel"),
+    binding(&[Code(KeyCode::Backspace)], Action::FilterErase, Place::Filter, "erase a letter", ""),
+    binding(&[Ctrl('u')], Action::FilterEraseAll, Place::Filter, "erase all", "erase all"),
+
+    binding(&[Code(KeyCode::Esc)], Action::Back, Place::Help, "leave the help", "back"),
+
     binding(&[Ctrl('c')], Action::Quit, Place::Always, "quit", ""),
 ];
 
 /// The places that hold in this state, most specific first.
 pub fn places(state: &State) -> &'static [Place] {
-    use Place::{Always, Detail, Everywhere, Filter, Help, List, Refs};
+    use Place::{Always, Detail, Everywhere, Filter, Help, List, Refs, Rows};
     if state.filter_before.is_some() {
         &[Filter, Always]
     } else if state.help.is_some() {
-        &[Help, Everywhere, Always]
+        &[Help, Rows, Everywhere, Always]
     } else if state.view().detail.is_some() {
-        &[Detail, Everywhere, Always]
+        &[Detail, Rows, Everywhere, Always]
     } else if state.screen == Screen::Refs {
-        &[List, Refs, Everywhere, Always]
+        &[List, Refs, Rows, Everywhere, Always]
     } else {
-        &[List, Everywhere, Always]
+        &[List, Rows, Everywhere, Always]
     }
 }
 
@@ -467,9 +228,15 @@ mod tests {
     /// Places whose bindings can hold at the same time.
     const TOGETHER: &[&[Place]] = &[
         &[Place::Filter, Place::Always],
-        &[Place::Help, Place::Everywhere, Place::Always],
-        &[Place::Detail, Place::Everywhere, Place::Always],
-        &[Place::List, Place::Refs, Place::Everywhere, Place::Always],
+        &[Place::Help, Place::Rows, Place::Everywhere, Place::Always],
+        &[Place::Detail, Place::Rows, Place::Everywhere, Place::Always],
+        &[
+            Place::List,
+            Place::Refs,
+            Place::Rows,
+            Place::Everywhere,
+            Place::Always,
+        ],
     ];
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Role {
     Title,
     /// Column headings.
     Heading,
+    /// Heading of the column sorted by.
+    SortedHeading,
     /// Rules and axes.
     Rule,
     /// The selected row.
@@ -141,6 +143,7 @@ impl Theme {
             Role::Strong => plain.add_modifier(Modifier::BOLD),
             Role::Title => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
             Role::Heading => plain.add_modifier(Modifier::BOLD),
+            Role::SortedHeading => plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             Role::Selected | Role::CurrentTab => plain.add_modifier(Modifier::REVERSED),
             Role::Key => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
             Role::Good => plain.fg(Color::Green),

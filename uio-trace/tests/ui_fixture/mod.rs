@@ -70,7 +70,11 @@ pub fn histogram(count: u64, middle: u64) -> Histogram {
             .wrapping_add(1_442_695_040_888_963_407);
         let r = x >> 33;
         let spread = middle / 12 + 1;
-        let tail = if r % 50 == 0 { middle * (r / 50 % 6) / 2 } else { 0 };
+        let tail = if r.is_multiple_of(50) {
+            middle * (r / 50 % 6) / 2
+        } else {
+            0
+        };
         values.push(middle - spread / 2 + (r % 1000) * spread / 1000 + tail);
     }
     values.sort_unstable();

@@ -54,6 +54,8 @@ pub struct DeviceRow {
     pub mean_waiters: f64,
     /// Operations.
     pub ops: u64,
+    /// Operations per second; NaN when the stretch has no length.
+    pub rate: f64,
     /// Those that waited.
     pub contended: u64,
     /// Those that failed.
@@ -77,8 +79,9 @@ pub fn label(device: &UioDevice) -> String {
 }
 
 impl DeviceRow {
-    /// Adds a device's operations up.
-    pub fn new(device: &UioDevice) -> DeviceRow {
+    /// Adds a device's operations up; they took place in `duration_ns`.
+    pub fn new(device: &UioDevice, duration_ns: u64) -> DeviceRow {
+        let ops: u64 = device.ops.iter().map(|o| o.count).sum();
         DeviceRow {
             minor: device.minor,
             generation: device.generation,
@@ -88,7 +91,8 @@ impl DeviceRow {
             lock: device.lock,
             utilization: device.utilization,
             mean_waiters: device.mean_waiters,
-            ops: device.ops.iter().map(|o| o.count).sum(),
+            ops,
+            rate: ops as f64 * 1e9 / duration_ns as f64,
             contended: device.ops.iter().map(|o| o.contended).sum(),
             errors: device.ops.iter().flat_map(|o| o.errors.values()).sum(),
             latency: Figures::new(device.ops.iter().map(|o| &o.latency_ns)),
@@ -214,6 +218,15 @@ impl Tabular for DeviceRow {
             descending: true,
             cell: |d, _| Cell::plain(format::count(d.ops)),
             compare: |a, b| a.ops.cmp(&b.ops),
+        },
+        Column {
+            title: "ops/s",
+            align: Align::Right,
+            width: (6, 6),
+            priority: 6,
+            descending: true,
+            cell: |d, _| Cell::plain(format::rate(d.rate)),
+            compare: |a, b| a.rate.total_cmp(&b.rate),
         },
         Column {
             title: "contd %",

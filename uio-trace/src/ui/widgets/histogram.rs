@@ -26,7 +26,7 @@ fn row_low(row: u64, fine: u32) -> u64 {
     let part = row & ((1 << fine) - 1);
     match 1_u64.checked_shl(exponent) {
         Some(1) => 0,
-        Some(power) => power + (u128::from(power) * u128::from(part) >> fine) as u64,
+        Some(power) => power + ((u128::from(power) * u128::from(part)) >> fine) as u64,
         None => u64::MAX,
     }
 }

@@ -76,13 +76,20 @@ impl<R> Table<'_, R> {
         head.height + u16::try_from(visible.len()).unwrap_or(u16::MAX)
     }
 
-    fn title(&self, canvas: &Canvas<'_>, column: usize) -> String {
+    /// Heading of a column. ASCII has no sign that would not read as a letter of it; underlining must do.
+    fn title(&self, canvas: &Canvas<'_>, column: usize) -> (String, Role) {
         let symbols = canvas.theme.symbols();
         let title = self.columns[column].title;
         match self.sort {
-            Some((sorted, true)) if sorted == column => format!("{title}{}", symbols.descending),
-            Some((sorted, false)) if sorted == column => format!("{title}{}", symbols.ascending),
-            _ => title.to_owned(),
+            Some((sorted, descending)) if sorted == column => {
+                let sign = match (canvas.theme.unicode, descending) {
+                    (false, _) => "",
+                    (true, true) => symbols.descending,
+                    (true, false) => symbols.ascending,
+                };
+                (format!("{title}{sign}"), Role::SortedHeading)
+            }
+            _ => (title.to_owned(), Role::Heading),
         }
     }
 
@@ -90,13 +97,13 @@ impl<R> Table<'_, R> {
         if head.height == 0 {
             return;
         }
-        let title = self.title(canvas, place.column);
+        let (title, role) = self.title(canvas, place.column);
         let x = head.x + place.x;
         match self.columns[place.column].align {
             Align::Left => {
-                canvas.text(x, head.y, place.width, &title, Role::Heading);
+                canvas.text(x, head.y, place.width, &title, role);
             }
-            Align::Right => canvas.text_right(x, head.y, place.width, &title, Role::Heading),
+            Align::Right => canvas.text_right(x, head.y, place.width, &title, role),
         }
     }
 
