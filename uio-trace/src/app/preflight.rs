@@ -22,42 +22,125 @@ pub fn may_trace(facts: &KernelFacts) -> Result<(), AppError> {
     )))
 }
 
+/// Subjects that mean something on their own; lock waits only add to UIO's.
+const SUBJECTS: [Subject; 3] = [Subject::Uio, Subject::Aio, Subject::PercpuRef];
+
 /// After loading: does at least one subject work?
 ///
 /// # Errors
 /// [`AppError::Kernel`] naming what is missing: lockdown mode, BTF, or the first hook's reason.
 pub fn can_trace(facts: &KernelFacts, probes: &[Probe]) -> Result<(), AppError> {
-    let tried = probes.iter().filter(|p| p.subject != Subject::Uio.name());
-    if tried.clone().any(|p| p.state == ProbeState::Attached) {
+    let works = |subject: Subject| {
+        let mut required = probes.iter().filter(|p| p.required && p.subject == subject.name()).peekable();
+        required.peek().is_some() && required.all(|p| p.state == ProbeState::Attached)
+    };
+    if SUBJECTS.into_iter().any(works) {
         return Ok(());
     }
-    Err(AppError::Kernel(why_not(facts, tried)))
+    Err(AppError::Kernel(why_not(facts, probes.iter().filter(|p| p.state == ProbeState::Failed))))
 }
 
-fn why_not<'a>(facts: &KernelFacts, mut probes: impl Iterator<Item = &'a Probe>) -> String {
+fn why_not<'a>(facts: &KernelFacts, probes: impl Iterator<Item = &'a Probe>) -> String {
+    const ADVICE: &str = "boot it without lockdown= and with Secure Boot off, or trace on another host";
     if matches!(facts.lockdown, Lockdown::Integrity | Lockdown::Confidentiality) {
         return format!(
-            "this kernel is locked down ({}) and refuses tracing; boot without lockdown= or with Secure Boot off, or trace on \
-             another host",
+            "this kernel is locked down ({}) and refuses tracing; {ADVICE}",
             facts.lockdown.name()
         );
     }
     if let Err(reason) = &facts.btf {
         return format!("this kernel has no BTF ({reason}); it needs CONFIG_DEBUG_INFO_BTF=y");
     }
-    let reason = probes
-        .find_map(|p| p.reason.clone())
-        .unwrap_or_else(|| "no hook attached".into());
-    format!(
-        "this kernel refuses every hook (lockdown mode: {}): {reason}; see uio-trace check",
-        facts.lockdown.name()
-    )
+    let failed: Vec<&Probe> = probes.collect();
+    let refused = failed.iter().find(|p| p.reason.as_deref().is_some_and(|r| r.contains(REFUSED)));
+    if let Some(probe) = refused {
+        // Allowed by its capabilities and refused all the same: only lockdown does that.
+        return format!(
+            "this kernel refuses tracing programs to a fully privileged user ({}: {REFUSED}), as a locked-down kernel does \
+             (mode {}); {ADVICE}",
+            probe.hook,
+            facts.lockdown.name()
+        );
+    }
+    match failed.first() {
+        Some(probe) => format!(
+            "nothing can be traced on this kernel; {}: {}; see uio-trace check",
+            probe.hook,
+            probe.reason.as_deref().unwrap_or("not attached")
+        ),
+        None => "nothing can be traced on this kernel; see uio-trace check".into(),
+    }
 }
+
+/// How EPERM reads in a hook's reason.
+const REFUSED: &str = "Operation not permitted";
 
 /// When the BPF object itself is refused: maps need less than programs, so this is permission or memory.
 pub fn load_failed(facts: &KernelFacts, error: &crate::probes::session::SessionError) -> AppError {
-    if error.to_string().contains("Operation not permitted") {
-        return AppError::Kernel(why_not(facts, std::iter::empty()));
+    let text = error.to_string();
+    if text.contains(REFUSED) {
+        return AppError::Kernel(format!("{}: {text}", why_not(facts, std::iter::empty())));
     }
-    AppError::Failed(format!("{error}; see uio-trace check"))
+    AppError::Failed(format!("{text}; see uio-trace check"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{KernelFacts, Root};
+
+    fn probe(subject: Subject, required: bool, state: ProbeState, reason: Option<&str>) -> Probe {
+        Probe {
+            subject: subject.name().into(),
+            hook: "kill_ioctx".into(),
+            state,
+            method: None,
+            reason: reason.map(str::to_owned),
+            gives: String::new(),
+            required,
+        }
+    }
+
+    /// A root with BTF missing, or with a minimal one.
+    fn facts(lockdown: Lockdown, btf: bool) -> KernelFacts {
+        let mut facts = KernelFacts::read(&Root::at("/nonexistent"));
+        facts.lockdown = lockdown;
+        if btf {
+            facts.btf = Ok(Default::default());
+        }
+        facts
+    }
+
+    fn refusal(facts: &KernelFacts, probes: &[Probe]) -> String {
+        match can_trace(facts, probes) {
+            Err(AppError::Kernel(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_working_subject_is_enough_but_lock_waits_alone_are_not() {
+        let eperm = Some("fentry: the kernel refused the program: Operation not permitted (os error 1)");
+        let lock_only = [
+            probe(Subject::Lock, false, ProbeState::Attached, None),
+            probe(Subject::Aio, true, ProbeState::Failed, eperm),
+            probe(Subject::Uio, true, ProbeState::Waiting, None),
+        ];
+        let text = refusal(&facts(Lockdown::Unknown, true), &lock_only);
+        assert!(text.contains("locked-down kernel") && text.contains("kill_ioctx"), "{text}");
+
+        let aio = [
+            probe(Subject::Aio, true, ProbeState::Attached, None),
+            probe(Subject::PercpuRef, true, ProbeState::Failed, None),
+        ];
+        assert!(can_trace(&facts(Lockdown::None, true), &aio).is_ok());
+    }
+
+    #[test]
+    fn the_reason_named_is_the_real_one() {
+        let failed = [probe(Subject::Aio, true, ProbeState::Failed, Some("kprobe: No such file or directory"))];
+        assert!(refusal(&facts(Lockdown::Integrity, true), &failed).contains("locked down (integrity)"));
+        assert!(refusal(&facts(Lockdown::None, false), &failed).contains("CONFIG_DEBUG_INFO_BTF"));
+        assert!(refusal(&facts(Lockdown::None, true), &failed).contains("No such file or directory"));
+    }
 }
