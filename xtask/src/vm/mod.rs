@@ -30,9 +30,9 @@ pub struct VmArgs {
     /// A kernel of the table: 6.12, 6.1, 6.12-rt, 5.10, sid.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// Processors.
-    #[arg(long, default_value_t = 4)]
-    smp: u32,
+    /// Processors (default: as many as this machine has, from 2 to 4).
+    #[arg(long)]
+    smp: Option<u32>,
     /// Memory in MiB.
     #[arg(long, default_value_t = 1024)]
     mem: u32,
@@ -76,7 +76,7 @@ pub fn main(arguments: &VmArgs) -> Result<()> {
         return crate::run::interactive(&kernel, &programs, job, arguments.smp);
     }
     let mut guest = prepare(&kernel, &programs, &job, "vm")?;
-    guest.smp = arguments.smp;
+    guest.smp = arguments.smp.unwrap_or(guest.smp);
     guest.memory = arguments.mem;
     guest.icount = arguments.icount;
     guest.kvm &= !arguments.icount;
@@ -96,6 +96,13 @@ pub fn main(arguments: &VmArgs) -> Result<()> {
 /// Loaded unless a job says otherwise: devices with known hold times.
 pub fn default_modules() -> Vec<String> {
     vec!["uio_testbed devices=2".to_owned()]
+}
+
+/// Processors of a guest: not more than there really are, since one that is not running while others spin for what
+/// it holds is a sight of the host, not of the kernel. At least two: one alone never contends.
+fn processors() -> u32 {
+    let real = std::thread::available_parallelism().map_or(2, usize::from);
+    u32::try_from(real.clamp(2, 4)).unwrap_or(2)
 }
 
 /// Everything before the start of a guest: QEMU, modules, initramfs.
@@ -122,10 +129,10 @@ pub fn prepare(kernel: &Kernel, programs: &Programs, job: &Job, name: &str) -> R
         name,
         image: kernel.image(),
         initramfs,
-        smp: 4,
+        smp: processors(),
         memory: 1024,
         icount: false,
-        kvm: kvm_works(&kernel.image(), &folder),
+        kvm: kvm_works(&kernel.image(), &cache, &folder),
         folder,
         limit: Duration::from_secs(1200),
         silence: Duration::from_secs(120),
@@ -138,17 +145,27 @@ fn write(path: &PathBuf, content: &[u8]) -> Result<()> {
 }
 
 /// Whether a guest really boots under KVM here: the device alone does not say so (nested monitors exist that
-/// offer it and cannot run a boot loader). Asked once per process.
-fn kvm_works(image: &Path, folder: &Path) -> bool {
-    static ANSWER: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *ANSWER.get_or_init(|| {
-        let openable = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/kvm")
-            .is_ok();
-        openable && probe_kvm(image, folder).unwrap_or(false)
-    })
+/// offer it and cannot run a boot loader). The answer is kept until the machine boots again.
+fn kvm_works(image: &Path, cache: &Path, folder: &Path) -> bool {
+    if std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+        .is_err()
+    {
+        return false;
+    }
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let kept = cache.join("kvm-probe");
+    let text = std::fs::read_to_string(&kept).unwrap_or_default();
+    if let Some(answer) = text.strip_prefix(boot.trim()) {
+        return answer.trim() == "works";
+    }
+    let works = probe_kvm(image, folder).unwrap_or(false);
+    let answer = if works { "works" } else { "does not" };
+    // Not kept means asked again, nothing worse.
+    let _ = std::fs::write(&kept, format!("{} {answer}\n", boot.trim()));
+    works
 }
 
 /// Boots a kernel without a root file system: its panic on the console is the proof that it ran.
