@@ -37,6 +37,8 @@ pub struct InFlight {
     pub await_ns: u64,
     /// When info_lock was acquired after a wait; 0: not contended.
     pub acquired_ns: u64,
+    /// When info_lock was released with others waiting for it; 0: nobody was, or not known.
+    pub released_ns: u64,
     /// Waits for info_lock.
     pub wait_ns: u64,
     /// Waits for other locks.
@@ -94,6 +96,7 @@ pub fn claim(tid: u32, op: u32) -> Option<&'static mut InFlight> {
     slot.op = op;
     slot.awaited = 0;
     slot.acquired_ns = 0;
+    slot.released_ns = 0;
     slot.wait_ns = 0;
     slot.driver_wait_ns = 0;
     slot.driver_waits = 0;

@@ -6,7 +6,9 @@ use clap::{Args, Parser, Subcommand};
 /// exits slowly because its AIO contexts drain one after another.
 #[derive(Debug, Parser)]
 #[command(name = "uio-trace", version = crate::version::LONG, max_term_width = 100, subcommand_negates_reqs = true)]
-#[command(after_help = "Without a command: top. Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted, 4 this kernel cannot.")]
+#[command(
+    after_help = "Without a command: top. Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted, 4 this kernel cannot."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

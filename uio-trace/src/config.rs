@@ -50,7 +50,9 @@ const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
 /// A length of time: plain seconds (`1`, `0.5`) or with a unit (`500ms`, `2m`).
 fn duration(what: &str, text: &str) -> Result<Duration, AppError> {
     let bad = || {
-        AppError::Usage(format!("{what} '{text}' is not a length of time: give seconds (1, 0.5) or 500ms, 2s, 5m"))
+        AppError::Usage(format!(
+            "{what} '{text}' is not a length of time: give seconds (1, 0.5) or 500ms, 2s, 5m"
+        ))
     };
     let parsed = match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| bad())?,
@@ -92,11 +94,21 @@ impl HistConfig {
     /// # Errors
     /// [`AppError::Usage`] for values that mean nothing.
     pub fn new(args: &HistArgs) -> Result<HistConfig, AppError> {
-        let interval = args.interval.as_deref().map(|text| duration("INTERVAL", text)).transpose()?;
+        let interval = args
+            .interval
+            .as_deref()
+            .map(|text| duration("INTERVAL", text))
+            .transpose()?;
         if interval.is_some_and(|interval| interval < MIN_INTERVAL) {
-            return Err(AppError::Usage("INTERVAL is shorter than 10ms: reading would disturb what is read".into()));
+            return Err(AppError::Usage(
+                "INTERVAL is shorter than 10ms: reading would disturb what is read".into(),
+            ));
         }
-        let length = args.duration.as_deref().map(|text| duration("--duration", text)).transpose()?;
+        let length = args
+            .duration
+            .as_deref()
+            .map(|text| duration("--duration", text))
+            .transpose()?;
         if length.is_some_and(|length| length.is_zero()) {
             return Err(AppError::Usage("--duration 0 would show nothing".into()));
         }

@@ -12,4 +12,5 @@ pub mod kernel;
 pub mod model;
 pub mod probes;
 pub mod report;
+pub mod ui;
 pub mod version;

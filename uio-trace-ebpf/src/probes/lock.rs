@@ -70,6 +70,34 @@ pub fn lock_slowpath_exit(_ctx: RetProbeContext) -> u32 {
     0
 }
 
+/// `static noinline void __sched __mutex_unlock_slowpath(struct mutex *lock, unsigned long ip)`: an unlock with waiters. What
+/// follows, waking them, is not part of the hold.
+#[kprobe]
+pub fn lock_unlock_slowpath(ctx: ProbeContext) -> u32 {
+    if let Some(lock) = ctx.arg(0) {
+        released(lock);
+    }
+    0
+}
+
+/// `TRACE_EVENT(contended_release, void *lock)`, 7.x
+#[btf_tracepoint(function = "contended_release")]
+pub fn lock_contended_release(ctx: BtfTracePointContext) -> i32 {
+    released(ctx.arg(0));
+    0
+}
+
+#[inline(always)]
+fn released(lock: u64) {
+    if let Some(slot) = innermost(current_tid())
+        && lock >= slot.lock_from
+        && lock < slot.lock_to
+    {
+        // SAFETY: no arguments, no preconditions.
+        slot.released_ns = unsafe { bpf_ktime_get_ns() };
+    }
+}
+
 #[inline(always)]
 fn begin(slot: &mut InFlight, lock: u64) {
     if slot.awaited != 0 {

@@ -414,7 +414,8 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
     let latency = now.wrapping_sub(slot.start_ns);
     let contended = slot.acquired_ns != 0;
     let held_from = if contended { slot.acquired_ns } else { slot.start_ns };
-    let hold = now.wrapping_sub(held_from).saturating_sub(slot.driver_wait_ns);
+    let held_to = if slot.released_ns != 0 { slot.released_ns } else { now };
+    let hold = held_to.saturating_sub(held_from).saturating_sub(slot.driver_wait_ns);
     let Some(series) = series(slot, op) else { return };
 
     series.count += 1;

@@ -18,7 +18,10 @@ pub fn run(args: &CheckArgs) -> Result<(), AppError> {
     let root = Root::system();
     let facts = KernelFacts::read(&root);
     let permitted = preflight::may_trace(&facts);
-    let config = SessionConfig { slow_ns: u64::MAX, ..SessionConfig::default() };
+    let config = SessionConfig {
+        slow_ns: u64::MAX,
+        ..SessionConfig::default()
+    };
     let (facts, probes, verdict) = match permitted {
         Err(error) => (facts, Vec::new(), Err(error)),
         Ok(()) => match Session::start(root.clone(), facts, &config) {
@@ -60,7 +63,10 @@ fn text(meta: &Meta, facts: &KernelFacts) -> String {
         out.push('\n');
     };
     line(meta.tool.clone());
-    line(format!("host {}  kernel {}  {}", meta.host, meta.kernel, meta.started));
+    line(format!(
+        "host {}  kernel {}  {}",
+        meta.host, meta.kernel, meta.started
+    ));
     line(match &facts.btf {
         Ok(_) => "BTF: yes".to_owned(),
         Err(reason) => format!("BTF: no ({reason})"),
@@ -72,11 +78,25 @@ fn text(meta: &Meta, facts: &KernelFacts) -> String {
     } else {
         format!("capabilities missing: {}", missing.join(", "))
     });
-    let rcu: Vec<String> = meta.rcu.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    line(format!("RCU and CPUs: {}", if rcu.is_empty() { "unknown".into() } else { rcu.join(" ") }));
+    let rcu: Vec<String> = meta
+        .rcu
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    line(format!(
+        "RCU and CPUs: {}",
+        if rcu.is_empty() {
+            "unknown".into()
+        } else {
+            rcu.join(" ")
+        }
+    ));
     if !meta.probes.is_empty() {
         line(String::new());
-        line(format!("{:<10} {:<32} {:<10} {}", "SUBJECT", "HOOK", "STATE", "HOW / WHY NOT"));
+        line(format!(
+            "{:<10} {:<32} {:<10} {}",
+            "SUBJECT", "HOOK", "STATE", "HOW / WHY NOT"
+        ));
     }
     for probe in &meta.probes {
         line(row(probe));

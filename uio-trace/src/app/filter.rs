@@ -36,7 +36,8 @@ impl Filter {
     }
 
     fn wanted_task(&self, task: &Task) -> bool {
-        self.pid.is_none_or(|pid| pid == task.tgid) && self.comm.as_ref().is_none_or(|comm| *comm == task.comm)
+        self.pid.is_none_or(|pid| pid == task.tgid)
+            && self.comm.as_ref().is_none_or(|comm| *comm == task.comm)
     }
 
     /// Whether a device is meant: by `uioN` or by its name.
@@ -74,7 +75,9 @@ impl Filter {
                 }
                 wanted
             }
-            EventKind::RefSwitched { reference, .. } | EventKind::RefReleased { reference, .. } if by_task => {
+            EventKind::RefSwitched { reference, .. } | EventKind::RefReleased { reference, .. }
+                if by_task =>
+            {
                 self.refs.remove(reference)
             }
             EventKind::ExitAioBegin { by, .. }
@@ -92,7 +95,10 @@ impl Filter {
         let all = self.all;
         snapshot.ref_owners.retain(|row| {
             (all || !row.own)
-                && self.owner.as_ref().is_none_or(|text| row.owner.contains(text) || row.release.contains(text))
+                && self
+                    .owner
+                    .as_ref()
+                    .is_none_or(|text| row.owner.contains(text) || row.release.contains(text))
         });
     }
 }

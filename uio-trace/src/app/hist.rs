@@ -1,12 +1,19 @@
 //! `hist`: figures as text or JSON, at the end or each interval.
 
-use super::{meta, signals::{self, Stop}, tracer::Tracer};
+use super::{
+    meta,
+    signals::{self, Stop},
+    tracer::Tracer,
+};
 use crate::{
     config::HistConfig,
     error::AppError,
     ingest::clock,
     kernel::Root,
-    model::{self, Model, Scope, snapshot::{Meta, Snapshot}},
+    model::{
+        self, Model, Scope,
+        snapshot::{Meta, Snapshot},
+    },
     report,
 };
 use std::io::Write;
@@ -24,17 +31,27 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     let mut stop = Stop::new()?;
     let mut tracer = Tracer::start(&root, &config.trace)?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
-    let mut out = Output { config: &config, meta: &meta, printed: 0 };
+    let mut out = Output {
+        config: &config,
+        meta: &meta,
+        printed: 0,
+    };
     out.begin()?;
 
     let started = Instant::now();
-    let mut model = Model::new(model::Config { start_ns: Some(meta.started_ns) });
+    let mut model = Model::new(model::Config {
+        start_ns: Some(meta.started_ns),
+    });
     let ends = config.duration.map(|duration| started + duration);
     let mut next = config.interval.map(|interval| started + interval);
     let mut next_read = started + READ_AT_LEAST;
     let mut left = config.count;
     loop {
-        let wake = [next, ends, Some(next_read)].into_iter().flatten().min().unwrap_or(next_read);
+        let wake = [next, ends, Some(next_read)]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(next_read);
         tokio::select! {
             biased;
             () = stop.requested() => break,
@@ -71,7 +88,11 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     signals::end_at_once_from_now();
     tracer.catch_up(|event| model.apply(event))?;
     model.finish(clock::monotonic_ns());
-    let scope = if config.interval.is_some() { Scope::Interval } else { Scope::SinceStart };
+    let scope = if config.interval.is_some() {
+        Scope::Interval
+    } else {
+        Scope::SinceStart
+    };
     out.print(&tracer, model.snapshot(scope))?;
     finish(tracer)
 }
@@ -101,7 +122,10 @@ impl Output<'_> {
             let how = match (self.config.interval, self.config.duration) {
                 (Some(_), _) => "".to_owned(),
                 (None, Some(duration)) => {
-                    format!("; results in {}, Ctrl-C for them now", humantime::format_duration(duration))
+                    format!(
+                        "; results in {}, Ctrl-C for them now",
+                        humantime::format_duration(duration)
+                    )
                 }
                 (None, None) => "; Ctrl-C for the results".to_owned(),
             };

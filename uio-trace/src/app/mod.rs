@@ -6,11 +6,12 @@ pub mod hist;
 pub mod meta;
 pub mod preflight;
 pub mod signals;
+pub mod top;
 pub mod tracer;
 
 use crate::{
     cli::{Cli, Command},
-    config::HistConfig,
+    config::{HistConfig, TraceConfig},
     error::AppError,
 };
 
@@ -22,6 +23,7 @@ pub async fn run(cli: Cli) -> Result<(), AppError> {
     match cli.command {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Hist(args)) => hist::run(HistConfig::new(&args)?).await,
-        _ => Err(AppError::Failed("top: not in this build".into())),
+        Some(Command::Top(args)) => top::run(TraceConfig::new(&args)?).await,
+        None => top::run(TraceConfig::new(&cli.trace)?).await,
     }
 }

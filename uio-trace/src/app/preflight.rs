@@ -45,7 +45,9 @@ fn why_not<'a>(facts: &KernelFacts, mut probes: impl Iterator<Item = &'a Probe>)
     if let Err(reason) = &facts.btf {
         return format!("this kernel has no BTF ({reason}); it needs CONFIG_DEBUG_INFO_BTF=y");
     }
-    let reason = probes.find_map(|p| p.reason.clone()).unwrap_or_else(|| "no hook attached".into());
+    let reason = probes
+        .find_map(|p| p.reason.clone())
+        .unwrap_or_else(|| "no hook attached".into());
     format!(
         "this kernel refuses every hook (lockdown mode: {}): {reason}; see uio-trace check",
         facts.lockdown.name()

@@ -5,7 +5,9 @@ use crate::{
     config::TraceConfig,
     error::AppError,
     event::{Event, EventKind, UioPresence},
-    ingest::{clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource, sysfs::UioSysfs},
+    ingest::{
+        clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource, sysfs::UioSysfs,
+    },
     kernel::{KernelFacts, Root, offsets::LockKind, symbols::Symbols},
     model::snapshot::{Probe, UioLock},
     probes::session::{Session, SessionConfig},
@@ -79,7 +81,11 @@ impl Tracer {
         let ring_error = |e: std::io::Error| AppError::Failed(format!("waiting on a BPF ring failed: {e}"));
         let lifecycle = RingReader::new(session.take_ring("LIFECYCLE")?).map_err(ring_error)?;
         let slow = RingReader::new(session.take_ring("SLOW")?).map_err(ring_error)?;
-        let log = if config.bpf_log { Some(session.bpf_log(StderrLog)?) } else { None };
+        let log = if config.bpf_log {
+            Some(session.bpf_log(StderrLog)?)
+        } else {
+            None
+        };
         let mut housekeeping = interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let now = clock::monotonic_ns();
@@ -119,7 +125,10 @@ impl Tracer {
     }
 
     fn tell(&mut self, kind: EventKind) {
-        self.pending.push(Event { ts_ns: clock::monotonic_ns(), kind });
+        self.pending.push(Event {
+            ts_ns: clock::monotonic_ns(),
+            kind,
+        });
     }
 
     fn tell_probes(&mut self) {
@@ -128,7 +137,11 @@ impl Tracer {
     }
 
     fn tell_presence(&mut self, present: bool) {
-        let presence = if present { UioPresence::Present } else { UioPresence::Absent };
+        let presence = if present {
+            UioPresence::Present
+        } else {
+            UioPresence::Absent
+        };
         let lock = match self.session.uio_lock() {
             Some(LockKind::Mutex | LockKind::AssumedMutex) => UioLock::Mutex,
             Some(LockKind::PercpuRef) => UioLock::PercpuRef,
@@ -227,19 +240,41 @@ impl Tracer {
 
 /// A device that is asked for by name must exist, unless uio is not there yet.
 fn check_device(root: &Root, filter: &Filter, config: &TraceConfig) -> Result<(), AppError> {
-    let Some(wanted) = &config.device else { return Ok(()) };
-    let Ok(folder) = std::fs::read_dir(root.join("sys/class/uio")) else { return Ok(()) };
+    let Some(wanted) = &config.device else {
+        return Ok(());
+    };
+    let Ok(folder) = std::fs::read_dir(root.join("sys/class/uio")) else {
+        return Ok(());
+    };
     let mut names = Vec::new();
     for entry in folder.flatten() {
         let file_name = entry.file_name();
-        let Some(minor) = file_name.to_str().and_then(|n| n.strip_prefix("uio")?.parse().ok()) else { continue };
-        let name = std::fs::read_to_string(entry.path().join("name")).unwrap_or_default().trim_end().to_owned();
-        let info = crate::event::UioDeviceInfo { minor, name, version: String::new() };
+        let Some(minor) = file_name
+            .to_str()
+            .and_then(|n| n.strip_prefix("uio")?.parse().ok())
+        else {
+            continue;
+        };
+        let name = std::fs::read_to_string(entry.path().join("name"))
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned();
+        let info = crate::event::UioDeviceInfo {
+            minor,
+            name,
+            version: String::new(),
+        };
         if filter.wanted_device(&info) {
             return Ok(());
         }
         names.push(format!("uio{minor} ({})", info.name));
     }
-    let there = if names.is_empty() { "there are none now".into() } else { format!("there are {}", names.join(", ")) };
-    Err(AppError::Usage(format!("--device {wanted}: no such UIO device; {there}")))
+    let there = if names.is_empty() {
+        "there are none now".into()
+    } else {
+        format!("there are {}", names.join(", "))
+    };
+    Err(AppError::Usage(format!(
+        "--device {wanted}: no such UIO device; {there}"
+    )))
 }

@@ -80,7 +80,10 @@ impl RingReader {
     pub fn new(ring: RingBuf<MapData>) -> io::Result<RingReader> {
         // SAFETY: the ring owns its descriptor for as long as it lives and always names the same one.
         let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }?;
-        Ok(RingReader { ring, builder: BatchBuilder::default() })
+        Ok(RingReader {
+            ring,
+            builder: BatchBuilder::default(),
+        })
     }
 
     /// Waits until there is something, and takes it.

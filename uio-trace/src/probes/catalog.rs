@@ -359,6 +359,29 @@ pub const CATALOG: &[Hook] = &[
         required: false,
         instead_of: Some("contention_begin/end"),
     },
+    Hook {
+        subject: Subject::Lock,
+        name: "mutex release",
+        ways: &[
+            &[at(TpBtf, "lock_contended_release", "contended_release")],
+            &[at(Kprobe, "lock_unlock_slowpath", "__mutex_unlock_slowpath")],
+            // The compiler's clones of the static function; the lock stays its first argument.
+            &[at(
+                Kprobe,
+                "lock_unlock_slowpath",
+                "__mutex_unlock_slowpath.constprop.0",
+            )],
+            &[at(
+                Kprobe,
+                "lock_unlock_slowpath",
+                "__mutex_unlock_slowpath.isra.0",
+            )],
+        ],
+        needs: &[],
+        gives: "end of a hold when others wait; without it the hold includes waking them",
+        required: false,
+        instead_of: None,
+    },
 ];
 
 #[cfg(test)]

@@ -386,7 +386,10 @@ impl Session {
     /// A module that was away may have registered other devices at the old addresses: every minor that had a device gets its
     /// next generation, unless its unregistration was seen and gave it that already.
     fn new_uio_generations(&mut self) -> Result<(), SessionError> {
-        let map = self.ebpf.map_mut("DEVICE_GENERATION").ok_or_else(|| missing("DEVICE_GENERATION"))?;
+        let map = self
+            .ebpf
+            .map_mut("DEVICE_GENERATION")
+            .ok_or_else(|| missing("DEVICE_GENERATION"))?;
         let mut known: AyaHashMap<&mut MapData, u64, u32> =
             map.try_into().map_err(map_error("DEVICE_GENERATION"))?;
         let generation_of: HashMap<u64, u32> = known.iter().filter_map(Result::ok).collect();
@@ -396,7 +399,10 @@ impl Session {
         if generation_of.is_empty() {
             return Ok(());
         }
-        let map = self.ebpf.map_mut("MINOR_DEVICE").ok_or_else(|| missing("MINOR_DEVICE"))?;
+        let map = self
+            .ebpf
+            .map_mut("MINOR_DEVICE")
+            .ok_or_else(|| missing("MINOR_DEVICE"))?;
         let mut minors: Array<&mut MapData, u64> = map.try_into().map_err(map_error("MINOR_DEVICE"))?;
         let mut ended = Vec::new();
         for minor in 0..MAX_MINORS {
@@ -406,11 +412,16 @@ impl Session {
                 minors.set(minor, 0, 0).map_err(map_error("MINOR_DEVICE"))?;
             }
         }
-        let map = self.ebpf.map_mut("GENERATIONS").ok_or_else(|| missing("GENERATIONS"))?;
+        let map = self
+            .ebpf
+            .map_mut("GENERATIONS")
+            .ok_or_else(|| missing("GENERATIONS"))?;
         let mut generations: Array<&mut MapData, u32> = map.try_into().map_err(map_error("GENERATIONS"))?;
         for (minor, next) in ended {
             if generations.get(&minor, 0).map_err(map_error("GENERATIONS"))? < next {
-                generations.set(minor, next, 0).map_err(map_error("GENERATIONS"))?;
+                generations
+                    .set(minor, next, 0)
+                    .map_err(map_error("GENERATIONS"))?;
             }
         }
         Ok(())

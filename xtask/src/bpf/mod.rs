@@ -1,9 +1,9 @@
 //! `cargo xtask bpf`: builds the BPF object that is checked in beside the user-space crate, and its stamp.
 //!
 //! sources -> (toolchain: compiler and linker from the cache) -> object per architecture, debug information
-//! stripped -> uio-trace/src/bpf/. The object is the same, byte for byte, on every machine: paths are remapped
-//! and the build runs in a copy of the sources whose place does not depend on the clone.
+//! stripped -> uio-trace/src/bpf/. The object is the same, byte for byte, on every machine: see `stage`.
 
+mod stage;
 mod stamp;
 mod toolchain;
 
@@ -114,9 +114,9 @@ fn build(top: &Path) -> Result<Built> {
 }
 
 fn build_one(top: &Path, toolchain: &Toolchain, architecture: &str) -> Result<Vec<u8>> {
-    let source = top.join("uio-trace-ebpf");
-    let target = source.join("target");
-    let mut command = cargo(&source);
+    let stage = stage::fill(top, toolchain)?;
+    let target = top.join("uio-trace-ebpf/target");
+    let mut command = cargo(&stage);
     command.args([
         "build",
         "--locked",
@@ -129,7 +129,7 @@ fn build_one(top: &Path, toolchain: &Toolchain, architecture: &str) -> Result<Ve
         .args(["--bin", "uio-trace-ebpf"])
         .arg("--target-dir")
         .arg(&target);
-    toolchain.apply(&mut command, &rust_flags(top, toolchain, architecture));
+    toolchain.apply(&mut command, &rust_flags(&stage, toolchain, architecture));
     run(&mut command)?;
     let linked = target.join("bpfel-unknown-none/release/uio-trace-ebpf");
     let stripped = target.join(object_name(architecture));
@@ -147,12 +147,13 @@ fn build_one(top: &Path, toolchain: &Toolchain, architecture: &str) -> Result<Ve
 }
 
 /// Flags of the compiler, one per element. The remaps keep this machine's paths out of the object.
-fn rust_flags(top: &Path, toolchain: &Toolchain, architecture: &str) -> Vec<String> {
+fn rust_flags(stage: &Path, toolchain: &Toolchain, architecture: &str) -> Vec<String> {
     let mut flags = vec![format!("--cfg=bpf_target_arch=\"{architecture}\"")];
     flags.extend(stamp::FLAGS.iter().map(|flag| (*flag).to_owned()));
     let mut remap =
         |from: &Path, to: &str| flags.push(format!("--remap-path-prefix={}={to}", from.display()));
-    remap(top, "/uio-trace");
+    // A later remap wins: the general one first.
+    remap(stage, "/uio-trace");
     for registry in paths::registry_sources() {
         remap(&registry, "/crates");
     }

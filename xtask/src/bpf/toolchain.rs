@@ -19,6 +19,7 @@ const LLVM: &str = "22";
 
 /// A usable compiler and linker.
 pub struct Toolchain {
+    folder: PathBuf,
     root: PathBuf,
     linker: PathBuf,
 }
@@ -39,6 +40,7 @@ pub fn provide(cache: &Path) -> Result<Toolchain> {
     let toolchain = Toolchain {
         root: folder.join("root"),
         linker: folder.join("linker"),
+        folder: folder.clone(),
     };
     if !toolchain
         .compiler_version()
@@ -104,6 +106,11 @@ fn provide_linker(folder: &Path, toolchain: &Toolchain) -> Result<()> {
 }
 
 impl Toolchain {
+    /// The folder that contains compiler, linker and the sources of `core`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn rustc(&self) -> PathBuf {
         self.root.join("usr/bin/rustc")
     }

@@ -1,0 +1,174 @@
+//! `top`: the live screens.
+
+use super::{meta, signals::Stop, tracer::Tracer};
+use crate::{
+    config::TraceConfig,
+    error::AppError,
+    ingest::clock,
+    kernel::Root,
+    model::{self, Model, Scope, snapshot::Meta},
+    report,
+    ui::{self, action::Action, terminal::Screen, update::Effect},
+};
+use ratatui::crossterm::event::{self, Event};
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+/// How often figures are renewed.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Runs until the user quits or a signal asks for it.
+///
+/// # Errors
+/// What ended it other than well; without a terminal, usage.
+pub async fn run(config: TraceConfig) -> Result<(), AppError> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(AppError::Usage(
+            "top needs a terminal for input and output; use: uio-trace hist (text) or uio-trace hist --json"
+                .into(),
+        ));
+    }
+    if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
+        return Err(AppError::Usage(
+            "this terminal (TERM=dumb) cannot show screens; use: uio-trace hist 1".into(),
+        ));
+    }
+    let root = Root::system();
+    let mut stop = Stop::new()?;
+    let mut tracer = Tracer::start(&root, &config)?;
+    let meta = meta::meta(&root, tracer.facts(), tracer.probes());
+    let (guard, mut screen) = ui::terminal::Guard::enter()
+        .map_err(|e| AppError::Failed(format!("the terminal could not be taken over: {e}")))?;
+    let ended = watch(&mut tracer, meta, &mut screen, &mut stop).await;
+    drop(guard);
+    ended?;
+    eprintln!("uio-trace: detaching");
+    drop(tracer);
+    Ok(())
+}
+
+/// Terminal input, read by a thread of its own: reading blocks.
+fn input() -> mpsc::UnboundedReceiver<Event> {
+    let (send, receive) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if send.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+async fn watch(
+    tracer: &mut Tracer,
+    meta: Meta,
+    screen: &mut Screen,
+    stop: &mut Stop,
+) -> Result<(), AppError> {
+    let drawing = |e: io::Error| AppError::Failed(format!("drawing on the terminal failed: {e}"));
+    let size = screen.size().map_err(drawing)?;
+    let mut model = Model::new(model::Config {
+        start_ns: Some(meta.started_ns),
+    });
+    let mut app = ui::App::new(
+        meta.clone(),
+        ui::state::TerminalFacts::from_env(),
+        (size.width, size.height),
+    );
+    let mut input = input();
+    let mut refresh = interval(REFRESH);
+    refresh.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut cost = OwnCost::default();
+    loop {
+        let due = app.redraw_in(Instant::now());
+        tokio::select! {
+            biased;
+            () = stop.requested() => return Ok(()),
+            event = input.recv() => {
+                let Some(event) = event else {
+                    return Err(AppError::Failed("the terminal is gone".into()));
+                };
+                for effect in app.on_input(event) {
+                    match effect {
+                        Effect::Quit => return Ok(()),
+                        Effect::Repaint => screen.clear().map_err(drawing)?,
+                        Effect::WriteSnapshot(snapshot) => {
+                            let message = match write_snapshot(&meta, &snapshot) {
+                                Ok(path) => format!("written: {}", path.display()),
+                                Err(error) => format!("snapshot not written: {error}"),
+                            };
+                            app.set_message(message);
+                        }
+                    }
+                }
+            }
+            _ = refresh.tick() => {
+                tracer.catch_up(|event| model.apply(event))?;
+                let mut snapshot = model.snapshot(Scope::SinceStart);
+                tracer.filter().shape(&mut snapshot);
+                app.on_snapshot(snapshot);
+                app.set_own_cost(cost.share());
+            }
+            () = sleep(due.unwrap_or(Duration::MAX / 4)), if due.is_some() => {
+                let size = screen.size().map_err(drawing)?;
+                if (size.width, size.height) != app.state().size {
+                    app.apply(Action::Resize(size.width, size.height));
+                }
+                screen.draw(|frame| app.draw(frame)).map_err(drawing)?;
+                app.drawn(Instant::now());
+            }
+            stepped = tracer.step(|event| model.apply(event)) => stepped?,
+        }
+    }
+}
+
+/// A JSON snapshot in the current folder, owned by whoever called sudo.
+fn write_snapshot(meta: &Meta, snapshot: &model::snapshot::Snapshot) -> io::Result<PathBuf> {
+    let path = PathBuf::from(format!(
+        "uio-trace-{}-{}.json",
+        meta.host.replace('/', "_"),
+        meta::rfc3339_now().replace(':', "")
+    ));
+    // Never through a link or over a file that is there: this may run as root in a folder others write to.
+    let mut file = File::options().write(true).create_new(true).open(&path)?;
+    let owner = |name: &str| std::env::var(name).ok().and_then(|id| id.parse::<u32>().ok());
+    if let (Some(uid), Some(gid)) = (owner("SUDO_UID"), owner("SUDO_GID")) {
+        std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
+    }
+    report::json::write_meta(&mut file, meta)?;
+    report::json::write_snapshot(&mut file, snapshot)?;
+    file.flush()?;
+    Ok(path)
+}
+
+/// CPU time of this process as a share of wall time. The programs' own time in the kernel is not part of it.
+#[derive(Default)]
+struct OwnCost {
+    last: Option<(u64, u64)>,
+}
+
+impl OwnCost {
+    fn share(&mut self) -> Option<f64> {
+        let mut usage = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `usage` is a valid timespec for the call to fill; the clock always exists.
+        if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut usage) } != 0 {
+            return None;
+        }
+        let cpu = usage.tv_sec as u64 * 1_000_000_000 + usage.tv_nsec as u64;
+        let wall = clock::monotonic_ns();
+        let (last_cpu, last_wall) = self.last.replace((cpu, wall))?;
+        Some((cpu - last_cpu) as f64 / (wall - last_wall).max(1) as f64)
+    }
+}

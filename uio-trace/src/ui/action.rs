@@ -1,0 +1,61 @@
+//! What a key can mean.
+
+use super::state::Screen;
+
+/// One thing the user asked for. Keys become actions in [`super::keymap`], actions change the state in
+/// [`super::update`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Leave the program.
+    Quit,
+    /// Go to a screen.
+    Go(Screen),
+    /// The screen after this one.
+    NextScreen,
+    /// The screen before this one.
+    PreviousScreen,
+    /// One row up.
+    Up,
+    /// One row down.
+    Down,
+    /// One page up.
+    PageUp,
+    /// One page down.
+    PageDown,
+    /// First row.
+    Top,
+    /// Last row.
+    Bottom,
+    /// Open the selected row.
+    Open,
+    /// Close what was opened last: help, detail, filter.
+    Back,
+    /// Begin to type a filter.
+    FilterBegin,
+    /// A letter of the filter.
+    FilterInsert(char),
+    /// Take back the last letter of the filter.
+    FilterErase,
+    /// Take back the whole filter text.
+    FilterEraseAll,
+    /// Keep the filter.
+    FilterAccept,
+    /// Forget the change to the filter.
+    FilterCancel,
+    /// Sort by the next column.
+    SortNext,
+    /// Sort the other way round.
+    SortReverse,
+    /// Stop and go on with the display; tracing goes on.
+    Freeze,
+    /// Write what is shown to a file.
+    WriteSnapshot,
+    /// Show or leave the help.
+    Help,
+    /// Show or hide percpu_refs which the tool itself uses.
+    ToggleOwn,
+    /// Draw everything anew, after other output garbled the screen.
+    Repaint,
+    /// The terminal has a new size.
+    Resize(u16, u16),
+}

@@ -1,0 +1,269 @@
+//! From a snapshot's lists to a screen's rows: filtered, sorted, and the selection found again.
+
+use super::phases::Phase;
+use super::state::{RowId, Screen, Selection, State, TableView};
+use super::theme::Role;
+use super::theme::Theme;
+use super::view::uio::DeviceRow;
+use crate::model::snapshot::{AioDrain, InProgress, Probe, RefOwner, Snapshot};
+use std::cmp::Ordering;
+
+/// Where a column's text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Names.
+    Left,
+    /// Figures.
+    Right,
+}
+
+/// What stands in a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cell {
+    /// A text.
+    Text(String, Role),
+    /// Shares of a whole, as one bar.
+    Shares(Vec<(Phase, u64)>),
+}
+
+impl Cell {
+    /// Plain text.
+    pub fn plain(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into(), Role::Plain)
+    }
+
+    /// Not known, or nothing to show.
+    pub fn none() -> Cell {
+        Cell::Text("-".into(), Role::Dim)
+    }
+}
+
+/// A column: how its cells are made and how rows compare by it.
+#[derive(Debug)]
+pub struct Column<R: 'static> {
+    /// Heading, with the unit unless the cells carry their own.
+    pub title: &'static str,
+    /// Side.
+    pub align: Align,
+    /// Narrowest and widest.
+    pub width: (u16, u16),
+    /// Columns with a higher number go first when there is no room; 0 never goes.
+    pub priority: u8,
+    /// Largest first, when the user comes to this column.
+    pub descending: bool,
+    /// Makes the cell.
+    pub cell: fn(&R, &Theme) -> Cell,
+    /// Ascending order.
+    pub compare: fn(&R, &R) -> Ordering,
+}
+
+/// Something that is a row of a table.
+pub trait Tabular: Sized + 'static {
+    /// Its columns.
+    const COLUMNS: &'static [Column<Self>];
+    /// Sorted by this column at first.
+    const DEFAULT_SORT: usize;
+    /// Identity.
+    fn id(&self) -> RowId;
+    /// What a filter is looked for in.
+    fn texts(&self) -> Vec<&str>;
+}
+
+/// Whether one of the texts contains `filter` (lower case), whatever the case.
+fn matches(texts: &[&str], filter: &str) -> bool {
+    filter.is_empty() || texts.iter().any(|t| t.to_lowercase().contains(filter))
+}
+
+fn order<R: Tabular>(rows: &[R], view: &TableView, keep: impl Fn(&R) -> bool) -> Vec<usize> {
+    let filter = view.filter.to_lowercase();
+    let mut order: Vec<usize> = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| keep(row) && (filter.is_empty() || matches(&row.texts(), &filter)))
+        .map(|(position, _)| position)
+        .collect();
+    if let Some(column) = R::COLUMNS.get(view.sort_column) {
+        // Stable in both directions: rows that compare equal stay in the snapshot's order.
+        order.sort_by(|a, b| {
+            let ascending = (column.compare)(&rows[*a], &rows[*b]);
+            if view.descending {
+                ascending.reverse()
+            } else {
+                ascending
+            }
+        });
+    }
+    order
+}
+
+/// Title and preferred direction of each of a screen's columns.
+fn columns(screen: Screen) -> Vec<(&'static str, bool)> {
+    fn of<R: Tabular>() -> Vec<(&'static str, bool)> {
+        R::COLUMNS.iter().map(|c| (c.title, c.descending)).collect()
+    }
+    match screen {
+        Screen::Overview => of::<InProgress>(),
+        Screen::Uio => of::<DeviceRow>(),
+        Screen::Refs => of::<RefOwner>(),
+        Screen::Aio => of::<AioDrain>(),
+        Screen::Probes => of::<Probe>(),
+    }
+}
+
+/// Column and direction a screen starts with.
+pub fn default_sort(screen: Screen) -> (usize, bool) {
+    let column = match screen {
+        Screen::Overview => InProgress::DEFAULT_SORT,
+        Screen::Uio => DeviceRow::DEFAULT_SORT,
+        Screen::Refs => RefOwner::DEFAULT_SORT,
+        Screen::Aio => AioDrain::DEFAULT_SORT,
+        Screen::Probes => Probe::DEFAULT_SORT,
+    };
+    (column, columns(screen).get(column).is_some_and(|c| c.1))
+}
+
+/// The column after `column`, and its preferred direction.
+pub fn next_sort(screen: Screen, column: usize) -> (usize, bool) {
+    let columns = columns(screen);
+    let next = (column + 1) % columns.len().max(1);
+    (next, columns.get(next).is_some_and(|c| c.1))
+}
+
+/// Makes the rows of every screen, after the shown snapshot changed.
+pub fn all(state: &mut State) {
+    state.devices = match state.shown() {
+        Some(snapshot) => {
+            let duration = snapshot.interval.duration_ns;
+            snapshot
+                .uio_devices
+                .iter()
+                .map(|d| DeviceRow::new(d, duration))
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    for screen in Screen::ALL {
+        one(state, screen);
+    }
+    follow_detail(state);
+}
+
+/// Makes the rows of one screen, after its filter or order changed.
+pub fn one(state: &mut State, screen: Screen) {
+    let Some(snapshot) = state.shown().cloned() else {
+        return;
+    };
+    let show_own = state.show_own;
+    let view = &state.views[screen.index()];
+    let (order, total) = match screen {
+        Screen::Overview => {
+            let filter = view.filter.to_lowercase();
+            state.findings = snapshot
+                .findings
+                .iter()
+                .enumerate()
+                .filter(|(_, f)| matches(&[&f.id, &f.subject, &f.text], &filter))
+                .map(|(position, _)| position)
+                .collect();
+            (
+                order(&snapshot.in_progress, view, |_| true),
+                snapshot.in_progress.len(),
+            )
+        }
+        Screen::Uio => (order(&state.devices, view, |_| true), state.devices.len()),
+        Screen::Refs => {
+            let keep = |owner: &RefOwner| show_own || !owner.own;
+            (
+                order(&snapshot.ref_owners, view, keep),
+                snapshot.ref_owners.iter().filter(|o| keep(o)).count(),
+            )
+        }
+        Screen::Aio => (
+            order(&snapshot.aio_drains, view, |_| true),
+            snapshot.aio_drains.len(),
+        ),
+        Screen::Probes => (order(&snapshot.probes, view, |_| true), snapshot.probes.len()),
+    };
+    let view = &mut state.views[screen.index()];
+    view.order = order;
+    view.total = total;
+    let selection = state.views[screen.index()].selection.take();
+    state.views[screen.index()].selection = selection.and_then(|s| find_again(state, screen, s));
+}
+
+/// Number of rows a screen has.
+pub fn rows(state: &State, screen: Screen) -> usize {
+    let findings = if screen == Screen::Overview {
+        state.findings.len()
+    } else {
+        0
+    };
+    findings + state.views[screen.index()].order.len()
+}
+
+/// Identity of a screen's row.
+pub fn row_id(state: &State, screen: Screen, position: usize) -> Option<RowId> {
+    let snapshot = state.shown()?;
+    let order = &state.views[screen.index()].order;
+    match screen {
+        Screen::Overview => match state.findings.get(position) {
+            Some(finding) => {
+                let finding = snapshot.findings.get(*finding)?;
+                Some(RowId::Finding(finding.id.clone(), finding.subject.clone()))
+            }
+            None => Some(
+                snapshot
+                    .in_progress
+                    .get(*order.get(position - state.findings.len())?)?
+                    .id(),
+            ),
+        },
+        Screen::Uio => Some(state.devices.get(*order.get(position)?)?.id()),
+        Screen::Refs => Some(snapshot.ref_owners.get(*order.get(position)?)?.id()),
+        Screen::Aio => Some(snapshot.aio_drains.get(*order.get(position)?)?.id()),
+        Screen::Probes => Some(snapshot.probes.get(*order.get(position)?)?.id()),
+    }
+}
+
+/// The row with the selection's identity that is nearest to where it was; when it is gone, the row now there.
+fn find_again(state: &State, screen: Screen, selection: Selection) -> Option<Selection> {
+    let rows = rows(state, screen);
+    let same = (0..rows)
+        .filter(|position| row_id(state, screen, *position).as_ref() == Some(&selection.id))
+        .min_by_key(|position| position.abs_diff(selection.position));
+    let position = same.unwrap_or_else(|| selection.position.min(rows.saturating_sub(1)));
+    row_id(state, screen, position).map(|id| Selection { id, position })
+}
+
+/// Whether a snapshot has a row.
+pub fn has(snapshot: &Snapshot, id: &RowId) -> bool {
+    match id {
+        RowId::Finding(name, subject) => snapshot
+            .findings
+            .iter()
+            .any(|f| f.id == *name && f.subject == *subject),
+        RowId::InProgress(..) => snapshot.in_progress.iter().any(|p| p.id() == *id),
+        RowId::Device(minor, generation) => snapshot
+            .uio_devices
+            .iter()
+            .any(|d| d.minor == *minor && d.generation == *generation),
+        RowId::Owner(release) => snapshot.ref_owners.iter().any(|o| o.release == *release),
+        RowId::Drain(number) => snapshot.aio_drains.iter().any(|d| d.id == *number),
+        RowId::Probe(..) => snapshot.probes.iter().any(|p| p.id() == *id),
+    }
+}
+
+/// Lets opened rows show the new figures, or the last ones they had.
+fn follow_detail(state: &mut State) {
+    let Some(shown) = state.shown().cloned() else {
+        return;
+    };
+    for view in &mut state.views {
+        if let Some(detail) = &mut view.detail {
+            detail.left = !has(&shown, &detail.id);
+            if !detail.left {
+                detail.snapshot = shown.clone();
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A drain: the verdict in a sentence, where the critical context's time went, and the waterfall.
+
+use super::aio::{cause, draw_legend, occurring};
+use crate::model::snapshot::{AioContext, AioDrain, DrainVerdict, Snapshot};
+use crate::ui::canvas::{Canvas, split_top};
+use crate::ui::format;
+use crate::ui::phases;
+use crate::ui::state::Detail;
+use crate::ui::text;
+use crate::ui::theme::{self, Role};
+use crate::ui::widgets::table::draw_shares;
+use crate::ui::widgets::waterfall;
+use ratatui::layout::Rect;
+
+/// The drain in a snapshot.
+pub fn drain(snapshot: &Snapshot, number: u64) -> Option<&AioDrain> {
+    snapshot.aio_drains.iter().find(|d| d.id == number)
+}
+
+/// Draws the detail.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, number: u64, active: bool) {
+    let Some(drain) = drain(&detail.snapshot, number) else {
+        return;
+    };
+    let process = super::process(&drain.comm, drain.tgid, drain.tid);
+    let title = format!("Drain {number}: {process}, {}", cause(drain.cause));
+    let body = canvas.heading(area, &title, super::detail_note(detail));
+    let body = draw_verdict(canvas, body, drain);
+    let body = draw_phases(canvas, body, drain);
+
+    let cursor = detail.cursor.min(drain.detail.len().saturating_sub(1));
+    let note = match drain.contexts.saturating_sub(drain.detail.len() as u64) {
+        0 => "* critical".to_owned(),
+        n => format!("* critical, {} more contexts not kept", format::count(n)),
+    };
+    let inner = canvas.heading(body, "Waterfall", &note);
+    let (upper, last_rows) = split_top(inner, inner.height.saturating_sub(2));
+    waterfall::draw(canvas, upper, drain, cursor, active);
+    let (legend, selected) = split_top(last_rows, 1);
+    let bars = drain.detail.iter().map(phases::of_context);
+    draw_legend(canvas, legend, &occurring(bars));
+    if let Some(context) = drain.detail.get(cursor) {
+        draw_context(canvas, selected, context);
+    }
+}
+
+fn sentence(drain: &AioDrain, unicode: bool) -> String {
+    let time = |ns| format::duration_inline(ns, unicode);
+    let wall = time(drain.wall_ns);
+    let n = format::count(drain.contexts);
+    let uncertain = if drain.uncertain {
+        " An end may have been lost: at least that."
+    } else {
+        ""
+    };
+    let text = match drain.verdict {
+        DrainVerdict::Serial => format!(
+            "{n} contexts one after another took {wall}; together they would take {}, {} less.",
+            time(drain.projected_parallel_ns),
+            time(drain.wall_ns.saturating_sub(drain.projected_parallel_ns)),
+        ),
+        DrainVerdict::Parallel => format!(
+            "{n} contexts together took {wall}; one after another they would take {}.",
+            time(drain.sum_ns),
+        ),
+        DrainVerdict::Single => format!("One context took {wall}."),
+    };
+    text + uncertain
+}
+
+fn draw_verdict(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain) -> Rect {
+    let (word, role) = theme::verdict(drain.verdict);
+    let indent = 10;
+    canvas.text(area.x + 1, area.y, indent, word, role);
+    let room = area.width.saturating_sub(indent + 2);
+    let lines = text::wrap(&sentence(drain, canvas.theme.unicode), usize::from(room));
+    let (upper, rest) = split_top(area, u16::try_from(lines.len()).unwrap_or(1).min(3));
+    for (y, line) in (upper.y..upper.bottom()).zip(&lines) {
+        canvas.text(area.x + 1 + indent, y, room, line, Role::Plain);
+    }
+    rest
+}
+
+/// The critical context's phases: a bar and, where there is room, the figures.
+fn draw_phases(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain) -> Rect {
+    let bar = phases::of_drain(drain);
+    let (line, rest) = split_top(area, 1);
+    let label = if drain.verdict == DrainVerdict::Serial {
+        "longest"
+    } else {
+        "last"
+    };
+    canvas.text(line.x + 1, line.y, 10, label, Role::Dim);
+    draw_shares(canvas, line.x + 11, line.y, line.width.saturating_sub(12), &bar);
+    rest
+}
+
+/// The selected context's figures, phase by phase, as many as there is room for.
+fn draw_context(canvas: &mut Canvas<'_>, area: Rect, context: &AioContext) {
+    let time = |ns| format::duration_inline(ns, canvas.theme.unicode);
+    let mut figures: Vec<(&str, String)> = Vec::new();
+    if context.uncertain {
+        figures.push(("uncertain:", "an event was lost".into()));
+    }
+    figures.extend(
+        phases::of_context(context)
+            .into_iter()
+            .map(|(phase, ns)| (phase.short_name(), time(ns))),
+    );
+    figures.extend(context.call_ns.map(|ns| ("call", time(ns))));
+    figures.push(("from", time(context.start_offset_ns)));
+    let mut x = area.x + 1;
+    for (label, figure) in figures {
+        let needed = text::width(label) + 1 + text::width(&figure);
+        let needed = u16::try_from(needed).unwrap_or(u16::MAX);
+        if x.saturating_add(needed) > area.right() {
+            break;
+        }
+        let pieces = [
+            (label, Role::Dim),
+            (" ", Role::Plain),
+            (figure.as_str(), Role::Plain),
+        ];
+        x += canvas.pieces(x, area.y, needed, &pieces) + 2;
+    }
+}

@@ -1,0 +1,123 @@
+//! Details that are text: of a finding, of something in progress, of a probe.
+
+use crate::model::snapshot::{Finding, InProgress, Probe, Snapshot};
+use crate::ui::arrange::Tabular;
+use crate::ui::canvas::Canvas;
+use crate::ui::format;
+use crate::ui::state::{Detail, RowId, State};
+use crate::ui::theme::{self, Role};
+use crate::ui::widgets::facts::{self, Fact};
+use ratatui::layout::Rect;
+use serde_json::Value;
+
+fn title_and_facts(snapshot: &Snapshot, id: &RowId, unicode: bool) -> Option<(String, Vec<Fact>)> {
+    match id {
+        RowId::Finding(name, subject) => snapshot
+            .findings
+            .iter()
+            .find(|f| f.id == *name && f.subject == *subject)
+            .map(|f| (format!("Finding: {}", f.subject), finding(f, unicode))),
+        RowId::InProgress(..) => snapshot
+            .in_progress
+            .iter()
+            .find(|p| p.id() == *id)
+            .map(|p| (format!("In progress: {}", p.owner), in_progress(p, unicode))),
+        RowId::Probe(..) => snapshot
+            .probes
+            .iter()
+            .find(|p| p.id() == *id)
+            .map(|p| (format!("Probe: {}", p.hook), probe(p))),
+        RowId::Device(..) | RowId::Owner(_) | RowId::Drain(_) => None,
+    }
+}
+
+fn finding(finding: &Finding, unicode: bool) -> Vec<Fact> {
+    let (word, role) = theme::severity(finding.severity);
+    let mut facts = vec![
+        Fact::with("severity", word, role),
+        Fact::new("finding", finding.text.clone()),
+        Fact::new("name", finding.id.clone()),
+    ];
+    if finding.cost > 0.0 && finding.cost.is_finite() {
+        facts.push(Fact::new(
+            "cost",
+            format!("{:.2} s lost per second", finding.cost),
+        ));
+    }
+    facts.extend(
+        finding
+            .evidence
+            .iter()
+            .map(|(name, value)| evidence(name, value, unicode)),
+    );
+    facts
+}
+
+/// Durations end in `_ns`: shown with a unit, and without the ending.
+fn evidence(name: &str, value: &Value, unicode: bool) -> Fact {
+    match (name.strip_suffix("_ns"), value.as_u64(), value) {
+        (Some(name), Some(ns), _) => Fact::new(name, format::duration_inline(ns, unicode)),
+        (_, _, Value::String(text)) => Fact::new(name, text.clone()),
+        (_, _, other) => Fact::new(name, other.to_string()),
+    }
+}
+
+fn in_progress(item: &InProgress, unicode: bool) -> Vec<Fact> {
+    let age = match item.age_ns {
+        Some(ns) => Fact::new("age", format::duration_inline(ns, unicode)),
+        None => Fact::with("age", "not known: it began before the trace", Role::Warning),
+    };
+    let mut facts = vec![
+        age,
+        Fact::with("waits for", item.phase.clone(), Role::Strong),
+        Fact::new("process", item.comm.clone()),
+        Fact::new("pid", item.tgid.to_string()),
+        Fact::new("tid", item.tid.to_string()),
+        Fact::new("subject", item.subject.clone()),
+        Fact::new("owner", item.owner.clone()),
+        Fact::new("detail", item.detail.clone()),
+    ];
+    if item.uncertain {
+        facts.push(Fact::with(
+            "uncertain",
+            "its end may be among the lost events",
+            Role::Warning,
+        ));
+    }
+    facts
+}
+
+fn probe(probe: &Probe) -> Vec<Fact> {
+    let (word, role) = theme::probe_state(probe.state, probe.required);
+    let none = || "-".to_owned();
+    vec![
+        Fact::with("state", word, role),
+        Fact::new("subject", probe.subject.clone()),
+        Fact::new("hook", probe.hook.clone()),
+        Fact::new("method", probe.method.clone().unwrap_or_else(none)),
+        Fact::new("required", if probe.required { "yes" } else { "no" }),
+        Fact::new("reason", probe.reason.clone().unwrap_or_else(none)),
+        Fact::new("gives", probe.gives.clone()),
+    ]
+}
+
+/// The line that is first when the end is in view.
+pub fn last_first_line(state: &State, detail: &Detail) -> usize {
+    let unicode = state.facts.unicode;
+    let Some((_, facts)) = title_and_facts(&detail.snapshot, &detail.id, unicode) else {
+        return 0;
+    };
+    let rows = usize::from(state.body_rows().saturating_sub(1));
+    facts::lines(&facts, state.size.0, unicode)
+        .len()
+        .saturating_sub(rows)
+}
+
+/// Draws the detail.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &Detail) {
+    let Some((title, facts)) = title_and_facts(&detail.snapshot, &detail.id, state.facts.unicode) else {
+        return;
+    };
+    let body = canvas.heading(area, &title, super::detail_note(detail));
+    facts::draw(canvas, body, &facts, detail.cursor);
+}

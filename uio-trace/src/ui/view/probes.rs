@@ -1,0 +1,191 @@
+//! Probes: what works here and what not, and what was lost on the way.
+
+use crate::model::snapshot::{Loss, Probe, ProbeState};
+use crate::ui::arrange::{Align, Cell, Column, Tabular};
+use crate::ui::canvas::{Canvas, split_top};
+use crate::ui::format;
+use crate::ui::state::{RowId, Screen, State};
+use crate::ui::theme::{self, Role, Theme};
+use ratatui::layout::Rect;
+use std::cmp::Ordering;
+
+/// What needs attention first.
+fn rank(probe: &Probe) -> u8 {
+    match (probe.state, probe.required) {
+        (ProbeState::Failed, true) => 0,
+        (ProbeState::Failed, false) => 1,
+        (ProbeState::Waiting, _) => 2,
+        (ProbeState::Attached, _) => 3,
+        (ProbeState::NotNeeded, _) => 4,
+    }
+}
+
+/// Why it is not attached, or what it gives.
+fn note(probe: &Probe) -> String {
+    match (&probe.reason, probe.state) {
+        (Some(reason), ProbeState::Failed) => format!("{reason}; without it: {}", probe.gives),
+        (Some(reason), _) => reason.clone(),
+        (None, _) => probe.gives.clone(),
+    }
+}
+
+const fn column(
+    title: &'static str,
+    width: (u16, u16),
+    priority: u8,
+    cell: fn(&Probe, &Theme) -> Cell,
+    compare: fn(&Probe, &Probe) -> Ordering,
+) -> Column<Probe> {
+    Column {
+        title,
+        align: Align::Left,
+        width,
+        priority,
+        descending: false,
+        cell,
+        compare,
+    }
+}
+
+impl Tabular for Probe {
+    const DEFAULT_SORT: usize = 0;
+    const COLUMNS: &'static [Column<Probe>] = &[
+        column(
+            "state",
+            (10, 10),
+            0,
+            |p, _| {
+                let (word, role) = theme::probe_state(p.state, p.required);
+                Cell::Text(word.into(), role)
+            },
+            |a, b| rank(a).cmp(&rank(b)),
+        ),
+        column(
+            "subject",
+            (10, 10),
+            2,
+            |p, _| Cell::plain(&p.subject),
+            |a, b| a.subject.cmp(&b.subject),
+        ),
+        column(
+            "hook",
+            (20, 40),
+            0,
+            |p, _| Cell::plain(&p.hook),
+            |a, b| a.hook.cmp(&b.hook),
+        ),
+        column(
+            "method",
+            (10, 10),
+            1,
+            |p, _| p.method.as_ref().map_or_else(Cell::none, Cell::plain),
+            |a, b| a.method.cmp(&b.method),
+        ),
+        column(
+            "required",
+            (9, 9),
+            4,
+            |p, _| Cell::plain(if p.required { "yes" } else { "no" }),
+            |a, b| a.required.cmp(&b.required),
+        ),
+        column(
+            "note",
+            (16, 120),
+            3,
+            |p, _| Cell::plain(note(p)),
+            |a, b| note(a).cmp(&note(b)),
+        ),
+    ];
+
+    fn id(&self) -> RowId {
+        RowId::Probe(self.subject.clone(), self.hook.clone())
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let mut texts = vec![
+            self.subject.as_str(),
+            self.hook.as_str(),
+            theme::probe_state(self.state, self.required).0,
+        ];
+        texts.extend(self.method.as_deref());
+        texts.extend(self.reason.as_deref());
+        texts
+    }
+}
+
+/// Draws the screen.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
+    let Some(snapshot) = state.shown() else { return };
+    let losses = loss_lines(&snapshot.loss);
+    let wanted = u16::try_from(losses.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(1)
+        .min(area.height / 2);
+    let (upper, lower) = split_top(area, area.height - wanted);
+    let row = |position: usize| snapshot.probes.get(position);
+    super::draw_list(
+        canvas,
+        upper,
+        state,
+        Screen::Probes,
+        "Probes",
+        row,
+        "Nothing here: no probe was planned.",
+    );
+    let body = canvas.heading(lower, "Losses", "");
+    for (y, (label, text, role)) in (body.y..body.bottom()).zip(&losses) {
+        canvas.text(body.x + 2, y, 11, label, Role::Dim);
+        canvas.text(body.x + 14, y, body.width.saturating_sub(14), text, *role);
+    }
+}
+
+/// The counts and how they reconcile.
+fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
+    let n = format::count;
+    let accounted = loss
+        .aggregated
+        .saturating_add(loss.submitted)
+        .saturating_add(loss.ignored)
+        .saturating_add(loss.total());
+    let mut seen = format!(
+        "{} = {} aggregated + {} submitted",
+        n(loss.seen),
+        n(loss.aggregated),
+        n(loss.submitted)
+    );
+    if loss.ignored > 0 {
+        seen += &format!(" + {} ignored", n(loss.ignored));
+    }
+    seen += &format!(" + {} lost", n(loss.total()));
+    match loss.seen.cmp(&accounted) {
+        Ordering::Greater => seen += &format!(" + {} in flight", n(loss.seen - accounted)),
+        Ordering::Less => seen += &format!(" - {} counted later", n(accounted - loss.seen)),
+        Ordering::Equal => {}
+    }
+    let queued = loss.submitted.saturating_sub(loss.decoded);
+    let mut lines = vec![
+        ("seen", seen, Role::Plain),
+        (
+            "submitted",
+            format!(
+                "{} = {} decoded + {} queued",
+                n(loss.submitted),
+                n(loss.decoded),
+                n(queued)
+            ),
+            Role::Plain,
+        ),
+    ];
+    if loss.dropped.is_empty() {
+        lines.push(("lost", "0".into(), Role::Good));
+    }
+    for (i, (reason, count)) in loss.dropped.iter().enumerate() {
+        let label = if i == 0 { "lost" } else { "" };
+        lines.push((label, format!("{} {reason}", n(*count)), Role::Critical));
+    }
+    if loss.uncertain > 0 {
+        let text = format!("{} open intervals may have lost their end", n(loss.uncertain));
+        lines.push(("uncertain", text, Role::Warning));
+    }
+    lines
+}

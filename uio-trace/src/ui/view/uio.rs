@@ -1,0 +1,324 @@
+//! UIO devices: who is serialised by its info_lock.
+
+use crate::model::snapshot::{Histogram, UioDevice, UioLock};
+use crate::ui::arrange::{Align, Cell, Column, Tabular};
+use crate::ui::canvas::{Canvas, split_top};
+use crate::ui::format;
+use crate::ui::state::{RowId, Screen, State};
+use crate::ui::theme::{Role, Theme};
+use crate::ui::widgets::histogram;
+use ratatui::layout::Rect;
+use std::cmp::Ordering;
+
+/// Percentiles of a device's operations together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Figures {
+    /// 99th percentile.
+    pub p99: u64,
+    /// Median.
+    pub p50: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Figures {
+    /// `None` when nothing was measured.
+    fn new<'a>(parts: impl Iterator<Item = &'a Histogram>) -> Option<Figures> {
+        let sum = histogram::sum(parts);
+        (sum.count > 0).then_some(Figures {
+            p50: sum.p50,
+            p99: sum.p99,
+            max: sum.max,
+        })
+    }
+}
+
+/// A row: a device with its operations added up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceRow {
+    /// Minor number.
+    pub minor: u32,
+    /// Re-registrations of it.
+    pub generation: u32,
+    /// `uioN`, with `#G` from the second registration on.
+    pub label: String,
+    /// The driver's name for it.
+    pub name: Option<String>,
+    /// Unregistered.
+    pub gone: bool,
+    /// What serialises it.
+    pub lock: UioLock,
+    /// Share of time info_lock was held.
+    pub utilization: Option<f64>,
+    /// Mean number of waiting threads.
+    pub mean_waiters: f64,
+    /// Operations.
+    pub ops: u64,
+    /// Operations per second; NaN when the stretch has no length.
+    pub rate: f64,
+    /// Those that waited.
+    pub contended: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Entry to exit.
+    pub latency: Option<Figures>,
+    /// Waits for info_lock.
+    pub wait: Option<Figures>,
+    /// Holds of it.
+    pub hold: Option<Figures>,
+    /// Waits for other locks, sum.
+    pub driver_wait_ns: u64,
+}
+
+/// `uioN`, or `uioN#G` when the minor was used before.
+pub fn label(device: &UioDevice) -> String {
+    match device.generation {
+        0 => device.sysfs_name.clone(),
+        generation => format!("{}#{generation}", device.sysfs_name),
+    }
+}
+
+impl DeviceRow {
+    /// Adds a device's operations up; they took place in `duration_ns`.
+    pub fn new(device: &UioDevice, duration_ns: u64) -> DeviceRow {
+        let ops: u64 = device.ops.iter().map(|o| o.count).sum();
+        DeviceRow {
+            minor: device.minor,
+            generation: device.generation,
+            label: label(device),
+            name: device.name.clone(),
+            gone: device.gone_ns.is_some(),
+            lock: device.lock,
+            utilization: device.utilization,
+            mean_waiters: device.mean_waiters,
+            ops,
+            rate: ops as f64 * 1e9 / duration_ns as f64,
+            contended: device.ops.iter().map(|o| o.contended).sum(),
+            errors: device.ops.iter().flat_map(|o| o.errors.values()).sum(),
+            latency: Figures::new(device.ops.iter().map(|o| &o.latency_ns)),
+            wait: Figures::new(device.ops.iter().filter_map(|o| o.wait_ns.as_ref())),
+            hold: Figures::new(device.ops.iter().filter_map(|o| o.hold_ns.as_ref())),
+            driver_wait_ns: device.driver_wait_ns,
+        }
+    }
+
+    fn contended_share(&self) -> f64 {
+        if self.ops == 0 {
+            0.0
+        } else {
+            self.contended as f64 / self.ops as f64
+        }
+    }
+}
+
+/// Word for what serialises a device.
+pub fn lock_name(lock: UioLock) -> &'static str {
+    match lock {
+        UioLock::Mutex => "mutex",
+        UioLock::PercpuRef => "ref",
+        UioLock::Unknown => "-",
+    }
+}
+
+/// Share of time held from which one more client would mostly wait.
+fn held_role(share: f64) -> Role {
+    match share {
+        s if s >= 0.9 => Role::Critical,
+        s if s >= 0.5 => Role::Warning,
+        _ => Role::Plain,
+    }
+}
+
+fn time(ns: Option<u64>, theme: &Theme) -> Cell {
+    ns.map_or_else(Cell::none, |ns| Cell::plain(format::duration(ns, theme.unicode)))
+}
+
+/// A column of durations.
+const fn duration_column(
+    title: &'static str,
+    priority: u8,
+    cell: fn(&DeviceRow, &Theme) -> Cell,
+    compare: fn(&DeviceRow, &DeviceRow) -> Ordering,
+) -> Column<DeviceRow> {
+    Column {
+        title,
+        align: Align::Right,
+        width: (9, 9),
+        priority,
+        descending: true,
+        cell,
+        compare,
+    }
+}
+
+impl Tabular for DeviceRow {
+    const DEFAULT_SORT: usize = 4;
+    const COLUMNS: &'static [Column<DeviceRow>] = &[
+        Column {
+            title: "device",
+            align: Align::Left,
+            width: (7, 14),
+            priority: 0,
+            descending: false,
+            cell: |d, _| match d.gone {
+                true => Cell::Text(format!("{} gone", d.label), Role::Dim),
+                false => Cell::plain(&d.label),
+            },
+            compare: |a, b| (a.minor, a.generation).cmp(&(b.minor, b.generation)),
+        },
+        Column {
+            title: "name",
+            align: Align::Left,
+            width: (8, 40),
+            priority: 2,
+            descending: false,
+            cell: |d, _| d.name.as_ref().map_or_else(Cell::none, Cell::plain),
+            compare: |a, b| a.name.cmp(&b.name),
+        },
+        Column {
+            title: "lock",
+            align: Align::Left,
+            width: (6, 6),
+            priority: 7,
+            descending: false,
+            cell: |d, _| Cell::plain(lock_name(d.lock)),
+            compare: |a, b| lock_name(a.lock).cmp(lock_name(b.lock)),
+        },
+        Column {
+            title: "held %",
+            align: Align::Right,
+            width: (7, 7),
+            priority: 0,
+            descending: true,
+            cell: |d, _| {
+                d.utilization.map_or_else(Cell::none, |share| {
+                    Cell::Text(format::percent(share), held_role(share))
+                })
+            },
+            compare: |a, b| {
+                a.utilization
+                    .unwrap_or(-1.0)
+                    .total_cmp(&b.utilization.unwrap_or(-1.0))
+            },
+        },
+        Column {
+            title: "waiting",
+            align: Align::Right,
+            width: (8, 8),
+            priority: 0,
+            descending: true,
+            cell: |d, _| Cell::plain(format!("{:.2}", d.mean_waiters)),
+            compare: |a, b| a.mean_waiters.total_cmp(&b.mean_waiters),
+        },
+        Column {
+            title: "ops",
+            align: Align::Right,
+            width: (6, 6),
+            priority: 1,
+            descending: true,
+            cell: |d, _| Cell::plain(format::count(d.ops)),
+            compare: |a, b| a.ops.cmp(&b.ops),
+        },
+        Column {
+            title: "ops/s",
+            align: Align::Right,
+            width: (6, 6),
+            priority: 6,
+            descending: true,
+            cell: |d, _| Cell::plain(format::rate(d.rate)),
+            compare: |a, b| a.rate.total_cmp(&b.rate),
+        },
+        Column {
+            title: "contd %",
+            align: Align::Right,
+            width: (8, 8),
+            priority: 3,
+            descending: true,
+            cell: |d, _| Cell::plain(format::percent_of(d.contended, d.ops)),
+            compare: |a, b| a.contended_share().total_cmp(&b.contended_share()),
+        },
+        Column {
+            title: "errors",
+            align: Align::Right,
+            width: (7, 7),
+            priority: 5,
+            descending: true,
+            cell: |d, _| match d.errors {
+                0 => Cell::plain("0"),
+                n => Cell::Text(format::count(n), Role::Warning),
+            },
+            compare: |a, b| a.errors.cmp(&b.errors),
+        },
+        duration_column(
+            "wait p50",
+            4,
+            |d, theme| time(d.wait.map(|f| f.p50), theme),
+            |a, b| a.wait.map(|f| f.p50).cmp(&b.wait.map(|f| f.p50)),
+        ),
+        duration_column(
+            "wait p99",
+            1,
+            |d, theme| time(d.wait.map(|f| f.p99), theme),
+            |a, b| a.wait.map(|f| f.p99).cmp(&b.wait.map(|f| f.p99)),
+        ),
+        duration_column(
+            "wait max",
+            6,
+            |d, theme| time(d.wait.map(|f| f.max), theme),
+            |a, b| a.wait.map(|f| f.max).cmp(&b.wait.map(|f| f.max)),
+        ),
+        duration_column(
+            "hold p50",
+            2,
+            |d, theme| time(d.hold.map(|f| f.p50), theme),
+            |a, b| a.hold.map(|f| f.p50).cmp(&b.hold.map(|f| f.p50)),
+        ),
+        duration_column(
+            "hold p99",
+            5,
+            |d, theme| time(d.hold.map(|f| f.p99), theme),
+            |a, b| a.hold.map(|f| f.p99).cmp(&b.hold.map(|f| f.p99)),
+        ),
+        duration_column(
+            "hold max",
+            8,
+            |d, theme| time(d.hold.map(|f| f.max), theme),
+            |a, b| a.hold.map(|f| f.max).cmp(&b.hold.map(|f| f.max)),
+        ),
+        duration_column(
+            "lat p99",
+            8,
+            |d, theme| time(d.latency.map(|f| f.p99), theme),
+            |a, b| a.latency.map(|f| f.p99).cmp(&b.latency.map(|f| f.p99)),
+        ),
+        duration_column(
+            "drv wait",
+            9,
+            |d, theme| time(Some(d.driver_wait_ns), theme),
+            |a, b| a.driver_wait_ns.cmp(&b.driver_wait_ns),
+        ),
+    ];
+
+    fn id(&self) -> RowId {
+        RowId::Device(self.minor, self.generation)
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let mut texts = vec![self.label.as_str()];
+        texts.extend(self.name.as_deref());
+        texts
+    }
+}
+
+/// Draws the screen.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
+    let present = state.shown().is_some_and(|s| s.uio_present);
+    let empty = if present {
+        "Nothing here: no UIO device exists."
+    } else {
+        "Nothing here: the uio driver is not loaded. Its probes attach when it appears."
+    };
+    let row = |position: usize| state.devices.get(position);
+    let used = super::draw_list(canvas, area, state, Screen::Uio, "UIO devices", row, empty);
+    super::draw_preview(canvas, split_top(area, used).1, state, Screen::Uio);
+}

@@ -1,0 +1,348 @@
+//! Every key of the keymap, on every screen, through [`App`].
+#![allow(clippy::unwrap_used, reason = "a test that cannot draw has failed")]
+
+mod ui_fixture;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use uio_trace::ui::action::Action;
+use uio_trace::ui::keymap::{KEYMAP, Key, Place};
+use uio_trace::ui::state::{RowId, Screen};
+use uio_trace::ui::{App, Effect, TerminalFacts};
+
+const FACTS: TerminalFacts = TerminalFacts {
+    colour: true,
+    unicode: true,
+    dumb: false,
+};
+const SIZE: (u16, u16) = (80, 24);
+
+fn app() -> App {
+    let mut app = App::new(ui_fixture::meta(), FACTS, SIZE);
+    app.on_snapshot(ui_fixture::rich());
+    app
+}
+
+fn event(key: Key) -> Event {
+    Event::Key(match key {
+        Key::Char(c) => KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE),
+        Key::Ctrl(c) => KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL),
+        Key::Code(code) => KeyEvent::new(code, KeyModifiers::NONE),
+    })
+}
+
+fn press(app: &mut App, keys: &str) -> Vec<Effect> {
+    keys.chars()
+        .flat_map(|c| {
+            let key = match c {
+                '\n' => Key::Code(KeyCode::Enter),
+                '\x1b' => Key::Code(KeyCode::Esc),
+                '\t' => Key::Code(KeyCode::Tab),
+                '\x08' => Key::Code(KeyCode::Backspace),
+                '↓' => Key::Code(KeyCode::Down),
+                '↑' => Key::Code(KeyCode::Up),
+                c => Key::Char(c),
+            };
+            app.on_input(event(key))
+        })
+        .collect()
+}
+
+fn shown(app: &App) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(SIZE.0, SIZE.1)).unwrap();
+    terminal.draw(|frame| app.draw(frame)).unwrap();
+    terminal.backend().to_string()
+}
+
+/// Brings the app to where a binding holds; `None`: it cannot hold on this screen.
+fn arrange(place: Place, screen: Screen) -> Option<App> {
+    let mut app = app();
+    app.apply(Action::Go(screen));
+    match place {
+        Place::Refs if screen != Screen::Refs => return None,
+        Place::Detail => drop(press(&mut app, "↓\n")),
+        Place::Filter => drop(press(&mut app, "/a")),
+        Place::Help => drop(press(&mut app, "?")),
+        Place::Always | Place::Everywhere | Place::Rows | Place::List | Place::Refs => {}
+    }
+    Some(app)
+}
+
+/// What must be seen after a binding's key, beyond that nothing breaks.
+fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effect]) {
+    let (was, is) = (before.state(), app.state());
+    let text = shown(app);
+    match action {
+        Action::Quit => assert_eq!(effects, [Effect::Quit]),
+        Action::Repaint => assert_eq!(effects, [Effect::Repaint]),
+        Action::WriteSnapshot => {
+            assert_eq!(effects, [Effect::WriteSnapshot(is.shown().unwrap().clone())]);
+        }
+        Action::Go(screen) => {
+            assert_eq!(is.screen, screen);
+            assert!(is.help.is_none());
+        }
+        Action::NextScreen => assert_eq!(is.screen.index(), (was.screen.index() + 1) % 5),
+        Action::PreviousScreen => assert_eq!((is.screen.index() + 1) % 5, was.screen.index()),
+        Action::Help => {
+            assert!(
+                text.contains("Help") && text.contains("freeze the display"),
+                "{text}"
+            );
+        }
+        Action::Freeze => assert!(text.contains("FROZEN 12:34:56Z"), "{text}"),
+        Action::Open => {
+            assert!(is.view().detail.is_some());
+            assert!(text.contains("Esc back"), "{text}");
+        }
+        Action::Back if place == Place::Help => assert!(is.help.is_none()),
+        Action::Back => assert!(is.view().detail.is_none()),
+        Action::FilterBegin => assert!(text.contains("filter: "), "{text}"),
+        Action::FilterAccept => {
+            assert!(is.filter_before.is_none());
+            assert_eq!(is.view().filter, "a");
+            assert!(text.contains("with \"a\""), "{text}");
+        }
+        Action::FilterCancel => {
+            assert!(is.filter_before.is_none());
+            assert_eq!(is.view().filter, "");
+        }
+        Action::FilterErase | Action::FilterEraseAll => assert_eq!(is.view().filter, ""),
+        Action::FilterInsert(c) => assert!(is.view().filter.ends_with(c)),
+        Action::SortNext => assert_ne!(is.view().sort_column, was.view().sort_column),
+        Action::SortReverse => assert_ne!(is.view().descending, was.view().descending),
+        Action::ToggleOwn => assert!(text.contains("BPF trampoline"), "{text}"),
+        Action::Up | Action::Down | Action::PageUp | Action::PageDown | Action::Top | Action::Bottom => {
+            assert!(is.view().selection.is_some());
+        }
+        Action::Resize(..) => {}
+    }
+    let quiet = matches!(action, Action::Quit | Action::Repaint | Action::WriteSnapshot);
+    assert!(quiet || effects.is_empty(), "{action:?}: {effects:?}");
+}
+
+#[test]
+fn every_key_on_every_screen() {
+    for screen in Screen::ALL {
+        for binding in KEYMAP {
+            for key in binding.keys {
+                let (Some(before), Some(mut app)) =
+                    (arrange(binding.place, screen), arrange(binding.place, screen))
+                else {
+                    continue;
+                };
+                let effects = app.on_input(event(*key));
+                check(binding.action, binding.place, &before, &app, &effects);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_key_is_in_the_help() {
+    let mut app = App::new(ui_fixture::meta(), FACTS, (200, 60));
+    app.apply(Action::Help);
+    let mut terminal = Terminal::new(TestBackend::new(200, 60)).unwrap();
+    terminal.draw(|frame| app.draw(frame)).unwrap();
+    let text = terminal.backend().to_string();
+    for binding in KEYMAP {
+        assert!(text.contains(binding.text), "{}", binding.text);
+        for key in binding.keys {
+            assert!(text.contains(&key.name()), "{}", key.name());
+        }
+    }
+}
+
+#[test]
+fn a_key_release_is_not_a_key() {
+    let mut app = app();
+    let mut key = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
+    key.kind = KeyEventKind::Release;
+    assert!(app.on_input(Event::Key(key)).is_empty());
+}
+
+#[test]
+fn letters_typed_into_a_filter_are_letters() {
+    let mut app = app();
+    press(&mut app, "4/q?fio");
+    assert_eq!(app.state().view().filter, "q?fio");
+    press(&mut app, "\x08\x08\x08\x08\x08");
+    press(&mut app, "FIO\n");
+    let text = shown(&app);
+    assert!(
+        text.contains("1 of 3 with \"FIO\"") && text.contains("fio (5120)"),
+        "{text}"
+    );
+    assert!(!text.contains("postgres (4242"), "{text}");
+    press(&mut app, "\x1b");
+    assert!(shown(&app).contains("postgres (4242"));
+    press(&mut app, "/nobody\n");
+    assert!(shown(&app).contains("No row contains the filter's text."));
+    assert_eq!(press(&mut app, "\n"), []);
+}
+
+#[test]
+fn ctrl_c_leaves_even_a_filter() {
+    let mut app = app();
+    press(&mut app, "/x");
+    assert_eq!(app.on_input(event(Key::Ctrl('c'))), [Effect::Quit]);
+}
+
+#[test]
+fn the_selection_follows_its_row() {
+    let mut app = app();
+    press(&mut app, "2↓");
+    let selected = |app: &App| app.state().view().selection.clone().unwrap();
+    assert_eq!(selected(&app).id, RowId::Device(0, 0));
+    assert_eq!(selected(&app).position, 0);
+    // uio1 becomes the most contended: the rows change places, the selection stays with uio0.
+    let mut next = ui_fixture::rich();
+    next.uio_devices[1].mean_waiters = 9.0;
+    app.on_snapshot(next);
+    assert_eq!(selected(&app).id, RowId::Device(0, 0));
+    assert_eq!(selected(&app).position, 1);
+    // uio0 disappears: the row that is now in its place.
+    let mut next = ui_fixture::rich();
+    next.uio_devices.remove(0);
+    app.on_snapshot(next);
+    assert_eq!(selected(&app).position, 1);
+    assert_ne!(selected(&app).id, RowId::Device(0, 0));
+    app.on_snapshot(ui_fixture::empty());
+    assert_eq!(app.state().view().selection, None);
+}
+
+#[test]
+fn rows_with_the_same_identity_are_told_apart_by_their_place() {
+    let mut snapshot = ui_fixture::rich();
+    snapshot.findings.clear();
+    snapshot.in_progress = vec![snapshot.in_progress[1].clone(); 5];
+    let mut app = app();
+    app.on_snapshot(snapshot.clone());
+    press(&mut app, "↓↓↓");
+    assert_eq!(app.state().view().selection.as_ref().unwrap().position, 2);
+    app.on_snapshot(snapshot);
+    assert_eq!(app.state().view().selection.as_ref().unwrap().position, 2);
+}
+
+#[test]
+fn frozen_means_frozen_and_the_losses_stay_live() {
+    let mut app = app();
+    press(&mut app, "2 ");
+    let mut next = ui_fixture::rich_at(300_000_000_000);
+    next.uio_devices.clear();
+    next.loss.dropped.insert("ring_full".into(), 1_000);
+    app.on_snapshot(next);
+    let text = shown(&app);
+    assert!(
+        text.contains("tcm-user/0/disk0") && text.contains("FROZEN 12:34:56Z"),
+        "{text}"
+    );
+    assert!(text.contains("12:35:00Z") && text.contains("lost 1002"), "{text}");
+    let effects = press(&mut app, "w");
+    assert!(matches!(&effects[..], [Effect::WriteSnapshot(s)] if s.uio_devices.len() == 3));
+    press(&mut app, " ");
+    let text = shown(&app);
+    assert!(
+        !text.contains("FROZEN") && text.contains("no UIO device exists"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_opened_drain_stays_when_it_leaves_the_list() {
+    let mut app = app();
+    press(&mut app, "4↓\n");
+    let mut next = ui_fixture::rich();
+    next.aio_drains.remove(0);
+    app.on_snapshot(next);
+    let text = shown(&app);
+    assert!(
+        text.contains("Drain 1: postgres") && text.contains("no longer listed"),
+        "{text}"
+    );
+    app.on_snapshot(ui_fixture::rich());
+    assert!(!shown(&app).contains("no longer listed"));
+}
+
+#[test]
+fn a_detail_is_kept_while_other_screens_are_looked_at() {
+    let mut app = app();
+    press(&mut app, "4↓\n35");
+    assert!(app.state().view().detail.is_none());
+    press(&mut app, "4");
+    assert!(shown(&app).contains("Drain 1"));
+}
+
+#[test]
+fn an_operations_row_chooses_the_histograms() {
+    let mut app = app();
+    press(&mut app, "2\n");
+    assert!(shown(&app).contains("Wait for info_lock: all"));
+    press(&mut app, "↓↓");
+    assert!(shown(&app).contains("Wait for info_lock: poll"));
+    press(&mut app, "GGG");
+    assert!(shown(&app).contains("Wait for info_lock: release"));
+    assert!(shown(&app).contains("none waited"));
+}
+
+#[test]
+fn messages_last_until_the_next_key() {
+    let mut app = app();
+    app.set_message("wrote /tmp/x.json");
+    assert!(shown(&app).contains("wrote /tmp/x.json"));
+    app.on_snapshot(ui_fixture::rich());
+    assert!(shown(&app).contains("wrote /tmp/x.json"));
+    press(&mut app, "1");
+    assert!(!shown(&app).contains("wrote /tmp/x.json"));
+}
+
+#[test]
+fn before_the_first_snapshot_nothing_breaks() {
+    for screen in Screen::ALL {
+        for binding in KEYMAP {
+            for key in binding.keys {
+                let mut app = App::new(ui_fixture::meta(), FACTS, SIZE);
+                app.apply(Action::Go(screen));
+                assert!(shown(&app).contains("Waiting for the first figures"));
+                app.on_input(event(*key));
+                shown(&app);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rate_is_that_of_the_newest_stretch() {
+    let mut app = app();
+    assert_eq!(app.state().rate.map(|r| r.round()), Some(4792.0));
+    let mut next = ui_fixture::rich_at(297_500_000_000);
+    next.loss.seen = ui_fixture::rich().loss.seen + 50;
+    app.on_snapshot(next);
+    assert_eq!(app.state().rate, Some(50.0));
+}
+
+#[test]
+fn movement_in_help_and_details_stays_within_them() {
+    let mut app = app();
+    press(&mut app, "?");
+    press(&mut app, "kG");
+    assert!(
+        shown(&app).contains("began before the trace"),
+        "the end is in view"
+    );
+    let last = app.state().help;
+    press(&mut app, "j");
+    assert_eq!(app.state().help, last);
+    press(&mut app, "g\x1b");
+    assert_eq!(app.state().help, None);
+    assert_eq!(app.state().view().selection, None, "the list below did not move");
+    press(&mut app, "4\nG");
+    assert_eq!(app.state().view().detail.as_ref().unwrap().cursor, 3);
+    press(&mut app, "jk");
+    assert_eq!(app.state().view().detail.as_ref().unwrap().cursor, 2);
+    for _ in 0..3 {
+        app.on_input(event(Key::Code(KeyCode::PageUp)));
+    }
+    assert_eq!(app.state().view().detail.as_ref().unwrap().cursor, 0);
+}
