@@ -304,8 +304,8 @@ impl Model {
 
     /// Some probe sees waits for info_lock; without news of the probes that is assumed.
     fn wait_measured(&self) -> bool {
-        let mut lock = self.probes.iter().filter(|p| p.subject == "lock").peekable();
-        lock.peek().is_none() || lock.any(|p| p.state == ProbeState::Attached)
+        let mut waits = self.probes.iter().filter(|p| snapshot::sees_waits(p)).peekable();
+        waits.peek().is_none() || waits.any(|p| p.state == ProbeState::Attached)
     }
 
     fn attached(&self, hook: &str) -> bool {
