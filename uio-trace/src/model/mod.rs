@@ -21,7 +21,7 @@ pub mod uio;
 
 use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, Task};
 use crate::format::printable;
-use snapshot::{Interval, Loss, Probe, ProbeState, Snapshot};
+use snapshot::{InProgress, Interval, Loss, Probe, ProbeState, Snapshot};
 use std::collections::HashSet;
 
 /// What a model is told at its begin.
@@ -106,9 +106,8 @@ impl Model {
                 already_dead,
                 confirm: _,
             } => {
-                let of_context = self.aio.ref_killed(ts_ns, reference, already_atomic);
-                let aio = of_context.is_some();
-                let by = of_context.flatten().unwrap_or_else(|| clean(by));
+                let mut by = clean(by);
+                let aio = self.aio.ref_killed(ts_ns, reference, already_atomic, &mut by);
                 let kill = percpu_ref::Kill {
                     ts_ns,
                     reference,
@@ -274,9 +273,12 @@ impl Model {
         in_progress.extend(self.aio.in_progress(self.now_ns, switches));
         // Longest first; those that began before the trace are older than any.
         in_progress.sort_by(|a, b| {
-            let age = |p: &snapshot::InProgress| p.age_ns.unwrap_or(u64::MAX);
-            let rest = |p: &snapshot::InProgress| (p.subject.clone(), p.tgid, p.tid, p.detail.clone());
-            age(b).cmp(&age(a)).then_with(|| rest(a).cmp(&rest(b)))
+            let age = |p: &InProgress| p.age_ns.unwrap_or(u64::MAX);
+            let rest = |p: &InProgress| (p.tgid, p.tid);
+            age(b)
+                .cmp(&age(a))
+                .then(rest(a).cmp(&rest(b)))
+                .then_with(|| a.detail.cmp(&b.detail))
         });
         in_progress.truncate(limits::MAX_IN_PROGRESS);
         let mut snapshot = Snapshot {
@@ -302,8 +304,8 @@ impl Model {
 
     /// Some probe sees waits for info_lock; without news of the probes that is assumed.
     fn wait_measured(&self) -> bool {
-        let mut lock = self.probes.iter().filter(|p| p.subject == "lock").peekable();
-        lock.peek().is_none() || lock.any(|p| p.state == ProbeState::Attached)
+        let mut waits = self.probes.iter().filter(|p| snapshot::sees_waits(p)).peekable();
+        waits.peek().is_none() || waits.any(|p| p.state == ProbeState::Attached)
     }
 
     fn attached(&self, hook: &str) -> bool {

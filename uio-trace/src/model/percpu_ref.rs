@@ -40,6 +40,18 @@ struct Owner {
     killer_comm: String,
 }
 
+impl Owner {
+    /// Counts a switch; `sample`: its grace period, ns, if it had one.
+    fn switched(&mut self, sample: Option<u64>) {
+        for figures in [&mut self.total, &mut self.interval] {
+            figures.switches += 1;
+            if let Some(ns) = sample {
+                figures.grace_period.record(ns);
+            }
+        }
+    }
+}
+
 /// A killed ref whose end was not seen.
 #[derive(Debug, Clone)]
 struct OpenRef {
@@ -191,34 +203,24 @@ impl Refs {
 
     /// A switch to atomic mode finished its grace period.
     pub fn switched(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, release: KernelPtr) {
-        let open = self.open.get_mut(&reference);
-        let index = match &open {
-            Some(open) => Some(open.owner),
-            None => self.owner(release),
-        };
-        let Some(owner) = index.and_then(|i| self.owners.get_mut(i)) else {
-            self.owners_lost += 1;
+        let Some(open) = self.open.get_mut(&reference) else {
+            match self.owner(release).and_then(|index| self.owners.get_mut(index)) {
+                Some(owner) => owner.switched(None),
+                None => self.owners_lost += 1,
+            }
             return;
         };
-        let open = self.open.get_mut(&reference);
         // A second switch without another kill (switch_to_atomic of a living ref came before) is no sample.
-        let sample = open
-            .as_ref()
-            .filter(|o| !o.switched)
-            .map(|o| ts_ns.saturating_sub(o.killed_ns));
-        for figures in [&mut owner.total, &mut owner.interval] {
-            figures.switches += 1;
-            if let Some(ns) = sample {
-                figures.grace_period.record(ns);
-            }
-        }
-        if let Some(open) = open {
-            open.switched = true;
-            // It was alive after the loss: its end is still to come.
-            open.uncertain_since = None;
-            if !owner.traced {
-                self.open.remove(&reference);
-            }
+        let sample = (!open.switched).then(|| ts_ns.saturating_sub(open.killed_ns));
+        open.switched = true;
+        // It was alive after the loss: its end is still to come.
+        open.uncertain_since = None;
+        let Some(owner) = self.owners.get_mut(open.owner) else {
+            return;
+        };
+        owner.switched(sample);
+        if !owner.traced {
+            self.open.remove(&reference);
         }
     }
 

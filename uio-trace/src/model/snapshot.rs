@@ -429,6 +429,14 @@ pub struct Probe {
     pub required: bool,
 }
 
+/// Where the end of a hold is seen; of the subject `lock` the only hook that sees no waits.
+pub const LOCK_RELEASE_HOOK: &str = "mutex release";
+
+/// Is this a probe for waits for a lock?
+pub fn sees_waits(probe: &Probe) -> bool {
+    probe.subject == "lock" && probe.hook != LOCK_RELEASE_HOOK
+}
+
 /// Record `meta`, once at the top of every output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meta {

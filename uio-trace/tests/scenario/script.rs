@@ -327,13 +327,13 @@ impl Script {
     }
 }
 
-/// `subject:hook`, with a `!` at the end if it is not attached.
+/// `subject:hook`, with a `!` at the end if it is not attached and `+` for blanks.
 fn probe(word: &str) -> Probe {
     let (subject, hook) = word.trim_end_matches('!').split_once(':').expect("subject:hook");
     let failed = word.ends_with('!');
     Probe {
         subject: subject.to_string(),
-        hook: hook.to_string(),
+        hook: hook.replace('+', " "),
         state: if failed {
             ProbeState::Failed
         } else {

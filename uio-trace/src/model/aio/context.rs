@@ -94,6 +94,15 @@ impl Context {
         }
     }
 
+    /// The grace period of `users` or `reqs` is over.
+    pub fn switched(&mut self, is_reqs: bool, ts_ns: MonotonicNs) {
+        if is_reqs {
+            self.reqs_switched.set(ts_ns);
+        } else {
+            self.users_switched.set(ts_ns);
+        }
+    }
+
     /// Where it is.
     pub fn stage(&self) -> Stage {
         if self.reqs_released.seen() {

@@ -128,12 +128,13 @@ impl Aio {
     }
 
     pub(super) fn unmap(&mut self, context: &Context, at: At) {
-        if self.by_ctx.get(&context.ptr) == Some(&at) {
-            self.by_ctx.remove(&context.ptr);
+        // Nearly always they are this context's: take them out, and put back what belongs to a later one.
+        if let Some(other) = self.by_ctx.remove(&context.ptr).filter(|other| *other != at) {
+            self.by_ctx.insert(context.ptr, other);
         }
         for reference in [context.users, context.reqs] {
-            if self.by_ref.get(&reference).is_some_and(|r| r.0 == at) {
-                self.by_ref.remove(&reference);
+            if let Some(other) = self.by_ref.remove(&reference).filter(|other| other.0 != at) {
+                self.by_ref.insert(reference, other);
             }
         }
     }

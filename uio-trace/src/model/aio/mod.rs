@@ -276,25 +276,29 @@ impl Aio {
         (at.index < drain.contexts.len()).then_some((drain, at.index))
     }
 
-    /// A ref was killed. `Some` if it is a context's; then with the task that waits for it where `current` is not it:
+    /// A ref was killed. True if it is a context's. `by` becomes the task that waits for it where `current` was not it:
     /// `reqs` is killed in RCU context.
     pub fn ref_killed(
         &mut self,
         ts_ns: MonotonicNs,
         reference: KernelPtr,
         already_atomic: bool,
-    ) -> Option<Option<Task>> {
-        let (at, is_reqs) = *self.by_ref.get(&reference)?;
-        let (drain, index) = self.context(at)?;
-        if already_atomic {
-            let context = drain.contexts.get_mut(index)?;
-            if is_reqs {
-                context.reqs_switched.set(ts_ns)
-            } else {
-                context.users_switched.set(ts_ns)
-            }
+        by: &mut Task,
+    ) -> bool {
+        let Some((at, is_reqs)) = self.by_ref.get(&reference).copied() else {
+            return false;
+        };
+        let Some((drain, index)) = self.context(at) else {
+            return false;
+        };
+        if is_reqs {
+            (by.tgid, by.tid) = (drain.by.tgid, drain.by.tid);
+            by.comm.clone_from(&drain.by.comm);
         }
-        Some(is_reqs.then(|| drain.by.clone()))
+        if already_atomic && let Some(context) = drain.contexts.get_mut(index) {
+            context.switched(is_reqs, ts_ns);
+        }
+        true
     }
 
     /// A ref's grace period is over.
@@ -306,11 +310,7 @@ impl Aio {
             return;
         };
         if let Some(context) = drain.contexts.get_mut(index) {
-            if is_reqs {
-                context.reqs_switched.set(ts_ns)
-            } else {
-                context.users_switched.set(ts_ns)
-            }
+            context.switched(is_reqs, ts_ns);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{finding, wall_ns, with};
 use crate::format::{count, duration, fit, percent, plural};
-use crate::model::snapshot::{Finding, Severity, Snapshot, UioDevice, UioLock};
+use crate::model::snapshot::{Finding, ProbeState, Severity, Snapshot, UioDevice, UioLock, sees_waits};
 
 /// Share of their time in UIO operations (reads, which sleep, left out) that threads must wait for info_lock for the
 /// device to be called serialised.
@@ -50,7 +50,7 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
             let reason = snapshot
                 .probes
                 .iter()
-                .filter(|p| p.subject == "lock")
+                .filter(|p| sees_waits(p) && p.state == ProbeState::Failed)
                 .find_map(|p| p.reason.clone());
             let text = format!(
                 "waits for info_lock of {subject} are not measured{}",
