@@ -15,7 +15,7 @@ pub struct InFlight {
     pub start_ns: u64,
     /// Owner of the slot.
     pub tid: u32,
-    /// `OP_*`
+    /// `OP_*`, and WAITED once the operation has waited for a lock: only then do the members from `awaited` on mean anything.
     pub op: u32,
     /// `struct file` the cached device belongs to; 0: none.
     pub file: u64,
@@ -61,6 +61,37 @@ pub struct InFlight {
     pub holder_comm: [u8; 16],
 }
 
+/// In [`InFlight::op`]: the operation has waited for a lock.
+pub const WAITED: u32 = 1 << 8;
+
+impl InFlight {
+    /// The operation.
+    #[inline(always)]
+    pub fn operation(&self) -> u32 {
+        self.op & (WAITED - 1)
+    }
+
+    /// Whether it has waited for a lock. Nearly none has, and those pay nothing for what the others need.
+    #[inline(always)]
+    pub fn waited(&self) -> bool {
+        self.op & WAITED != 0
+    }
+
+    /// At the first wait: gives the members that count waits their zeros.
+    #[inline(always)]
+    pub fn first_wait(&mut self) {
+        self.op |= WAITED;
+        self.awaited = 0;
+        self.acquired_ns = 0;
+        self.released_ns = 0;
+        self.wait_ns = 0;
+        self.driver_wait_ns = 0;
+        self.driver_waits = 0;
+        self.holder_tid = 0;
+        self.other_lock = 0;
+    }
+}
+
 /// Page faults have slots of their own: a fault on mapped device memory can happen inside another operation.
 #[inline(always)]
 fn index(tid: u32, fault: bool) -> u32 {
@@ -94,14 +125,6 @@ pub fn claim(tid: u32, op: u32) -> Option<&'static mut InFlight> {
         slot.file = 0;
     }
     slot.op = op;
-    slot.awaited = 0;
-    slot.acquired_ns = 0;
-    slot.released_ns = 0;
-    slot.wait_ns = 0;
-    slot.driver_wait_ns = 0;
-    slot.driver_waits = 0;
-    slot.holder_tid = 0;
-    slot.other_lock = 0;
     Some(slot)
 }
 

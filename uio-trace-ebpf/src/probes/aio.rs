@@ -7,7 +7,7 @@ use crate::{
     emit::{lifecycle, lifecycle_at},
     inflight::current_tid,
     kernel_read::read_at,
-    maps::{AIO_WAITERS, AioWaiter, INFLIGHT_BITS, count},
+    maps::{AIO_WAITERS, AioWaiter, INFLIGHT_BITS},
     settings::setting,
 };
 use aya_ebpf::{
@@ -21,7 +21,6 @@ use uio_trace_common::{
         KIND_AIO_USERS_RELEASED, KIND_EXIT_AIO_BEGIN, KIND_EXIT_AIO_END, KIND_IO_DESTROY_BEGIN,
         KIND_IO_DESTROY_END,
     },
-    loss::DROP_READ_FAULT,
 };
 
 #[inline(always)]
@@ -31,26 +30,11 @@ fn waiter(tid: u32) -> Option<&'static mut AioWaiter> {
     Some(unsafe { &mut *slot })
 }
 
-/// `void exit_aio(struct mm_struct *mm)`: every exiting mm comes here, nearly all without contexts.
-#[fentry]
-pub fn exit_aio_entry(ctx: FEntryContext) -> i32 {
-    exit_begin(ctx.arg(0));
-    0
-}
-
-/// Return of `exit_aio`.
+/// Return of `void exit_aio(struct mm_struct *mm)`: every exiting mm comes here, nearly all without contexts, so the entry is
+/// not traced: the first `kill_ioctx` outside of io_destroy(2), microseconds after it, tells as much.
 #[fexit]
 pub fn exit_aio_exit(_ctx: FExitContext) -> i32 {
     exit_end();
-    0
-}
-
-/// `exit_aio` by kprobe.
-#[kprobe]
-pub fn exit_aio_kprobe(ctx: ProbeContext) -> u32 {
-    if let Some(mm) = ctx.arg(0) {
-        exit_begin(mm);
-    }
     0
 }
 
@@ -59,22 +43,6 @@ pub fn exit_aio_kprobe(ctx: ProbeContext) -> u32 {
 pub fn exit_aio_kretprobe(_ctx: RetProbeContext) -> u32 {
     exit_end();
     0
-}
-
-#[inline(always)]
-fn exit_begin(mm: u64) {
-    match read_at::<u64>(mm, setting!(mm_ioctx_table)) {
-        Ok(0) => {}
-        Ok(_) => {
-            let tid = current_tid();
-            if let Some(slot) = waiter(tid) {
-                slot.tid = tid;
-                slot.mm = mm;
-            }
-            lifecycle(KIND_EXIT_AIO_BEGIN, ExitAio { mm });
-        }
-        Err(_) => count(DROP_READ_FAULT),
-    }
 }
 
 #[inline(always)]
@@ -131,15 +99,28 @@ pub fn io_destroy_kretprobe(ctx: RetProbeContext) -> u32 {
 #[inline(always)]
 fn destroy_begin(regs: u64) {
     let user_id = read_at(regs, SYSCALL_ARG0).unwrap_or(0);
+    let tid = current_tid();
+    if let Some(slot) = waiter(tid) {
+        // 0 for the mm: contexts this thread kills until it returns are not killed by exit_aio.
+        slot.tid = tid;
+        slot.mm = 0;
+    }
     lifecycle(KIND_IO_DESTROY_BEGIN, IoDestroy { user_id, ret: 0 });
 }
 
 #[inline(always)]
 fn destroy_end(ret: i64) {
+    let tid = current_tid();
+    if let Some(slot) = waiter(tid)
+        && slot.tid == tid
+    {
+        slot.tid = 0;
+    }
     lifecycle(KIND_IO_DESTROY_END, IoDestroy { user_id: 0, ret });
 }
 
-/// `static int kill_ioctx(struct mm_struct *mm, struct kioctx *ctx, struct ctx_rq_wait *wait)`
+/// `static int kill_ioctx(struct mm_struct *mm, struct kioctx *ctx, struct ctx_rq_wait *wait)`, called by io_destroy(2), by
+/// exit_aio, and by a failed io_setup(2) (without a wait).
 #[fentry]
 pub fn kill_ioctx_entry(ctx: FEntryContext) -> i32 {
     kill(ctx.arg(0), ctx.arg(1), ctx.arg(2));
@@ -159,6 +140,15 @@ pub fn kill_ioctx_kprobe(ctx: ProbeContext) -> u32 {
 fn kill(mm: u64, ctx: u64, wait: u64) {
     // SAFETY: no arguments, no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
+    let tid = current_tid();
+    if wait != 0
+        && let Some(slot) = waiter(tid)
+        && slot.tid == 0
+    {
+        slot.tid = tid;
+        slot.mm = mm;
+        lifecycle_at(KIND_EXIT_AIO_BEGIN, now, ExitAio { mm });
+    }
     let user_id = read_at(ctx, setting!(kioctx_user_id)).unwrap_or(0);
     lifecycle_at(
         KIND_AIO_KILL,

@@ -42,7 +42,7 @@ pub fn lock_contention_end(ctx: BtfTracePointContext) -> i32 {
     let tid = current_tid();
     if let Some(slot) = innermost(tid) {
         let lock: u64 = ctx.arg(0);
-        if slot.awaited == lock {
+        if slot.waited() && slot.awaited == lock {
             let ret: i32 = ctx.arg(1);
             end(slot, ret == 0);
         }
@@ -63,6 +63,7 @@ pub fn lock_slowpath_entry(ctx: ProbeContext) -> u32 {
 #[kretprobe]
 pub fn lock_slowpath_exit(_ctx: RetProbeContext) -> u32 {
     if let Some(slot) = innermost(current_tid())
+        && slot.waited()
         && slot.awaited != 0
     {
         end(slot, true);
@@ -93,6 +94,9 @@ fn released(lock: u64) {
         && lock >= slot.lock_from
         && lock < slot.lock_to
     {
+        if !slot.waited() {
+            slot.first_wait();
+        }
         // SAFETY: no arguments, no preconditions.
         slot.released_ns = unsafe { bpf_ktime_get_ns() };
     }
@@ -100,6 +104,9 @@ fn released(lock: u64) {
 
 #[inline(always)]
 fn begin(slot: &mut InFlight, lock: u64) {
+    if !slot.waited() {
+        slot.first_wait();
+    }
     if slot.awaited != 0 {
         return;
     }

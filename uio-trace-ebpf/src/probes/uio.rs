@@ -273,7 +273,7 @@ pub fn uio_register_exit(ctx: RetProbeContext) -> u32 {
     let info = slot.idev;
     let started = slot.start_ns;
     slot.start_ns = 0;
-    if slot.op != OPS || ctx.ret::<i32>() != 0 {
+    if slot.operation() != OPS || ctx.ret::<i32>() != 0 {
         return 0;
     }
     new_epoch(state);
@@ -300,7 +300,7 @@ pub fn uio_exit(ctx: RetProbeContext) -> u32 {
     let now = now();
     match running(current_tid(), false) {
         Some(slot) => {
-            if slot.op == OP_OPEN {
+            if slot.operation() == OP_OPEN {
                 resolve_open(slot, ctx.ret::<i32>() == 0);
             }
             leave(slot, now, ctx.ret());
@@ -334,6 +334,7 @@ pub fn uio_unregister_exit(_ctx: RetProbeContext) -> u32 {
         return 0;
     };
     leave(slot, now, 0);
+    let wait_ns = if slot.waited() { slot.wait_ns } else { 0 };
     let latency_ns = now.wrapping_sub(slot.start_ns);
     slot.start_ns = 0;
     if let Some(next) = GENERATIONS.get_ptr_mut(slot.minor) {
@@ -351,7 +352,7 @@ pub fn uio_unregister_exit(_ctx: RetProbeContext) -> u32 {
             minor: slot.minor,
             generation: slot.generation,
             latency_ns,
-            wait_ns: slot.wait_ns,
+            wait_ns,
         },
     );
     0
@@ -382,6 +383,9 @@ fn resolve_open(slot: &mut InFlight, opened: bool) {
         count(DROP_READ_FAULT);
         return;
     }
+    if !slot.waited() {
+        return;
+    }
     let lock = slot.other_lock;
     if slot.idev != known && lock >= slot.lock_from && lock < slot.lock_to {
         slot.driver_waits -= 1;
@@ -410,33 +414,38 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
         count(UIO_NO_DEVICE);
         return;
     }
-    let op = slot.op;
+    let op = slot.operation();
     let latency = now.wrapping_sub(slot.start_ns);
-    let contended = slot.acquired_ns != 0;
-    let held_from = if contended { slot.acquired_ns } else { slot.start_ns };
-    let held_to = if slot.released_ns != 0 { slot.released_ns } else { now };
-    let hold = held_to.saturating_sub(held_from).saturating_sub(slot.driver_wait_ns);
+    let latency_bucket = bucket_index(latency);
     let Some(series) = series(slot, op) else { return };
-
     series.count += 1;
-    let latency_bucket = record(&mut series.latency, latency, bucket_index(latency));
-    if contended {
-        series.contended += 1;
-        record(&mut series.wait, slot.wait_ns, bucket_index(slot.wait_ns));
-    }
-    if op != OP_READ {
-        let bucket = if hold == latency { latency_bucket } else { bucket_index(hold) };
-        record(&mut series.hold, hold, bucket);
-    }
-    if slot.driver_waits != 0 {
+    record(&mut series.latency, latency, latency_bucket);
+    let mut hold = latency;
+    if slot.waited() {
+        let contended = slot.acquired_ns != 0;
+        let held_from = if contended { slot.acquired_ns } else { slot.start_ns };
+        let held_to = if slot.released_ns != 0 { slot.released_ns } else { now };
+        hold = held_to.saturating_sub(held_from).saturating_sub(slot.driver_wait_ns);
+        if contended {
+            series.contended += 1;
+            record(&mut series.wait, slot.wait_ns, bucket_index(slot.wait_ns));
+        }
         series.driver_waits += u64::from(slot.driver_waits);
         series.driver_wait_ns += slot.driver_wait_ns;
+        if op != OP_READ {
+            record(&mut series.hold, hold, bucket_index(hold));
+        }
+    } else if op != OP_READ {
+        record(&mut series.hold, hold, latency_bucket);
     }
     let error = error_code(op, ret);
     if error != 0 {
         count_error(series, error);
     }
     if latency >= setting!(slow_ns) {
+        if !slot.waited() {
+            slot.first_wait();
+        }
         slow(
             KIND_UIO_SLOW,
             now,
@@ -475,7 +484,7 @@ fn count_error(series: &mut UioSeries, error: u32) {
 }
 
 #[inline(always)]
-fn record(histogram: &mut SeriesHistogram, value: u64, bucket: usize) -> usize {
+fn record(histogram: &mut SeriesHistogram, value: u64, bucket: usize) {
     histogram.sum += value;
     if !value > histogram.inverted_min {
         histogram.inverted_min = !value;
@@ -486,7 +495,6 @@ fn record(histogram: &mut SeriesHistogram, value: u64, bucket: usize) -> usize {
     if bucket < BUCKETS {
         histogram.buckets[bucket] = histogram.buckets[bucket].wrapping_add(1);
     }
-    bucket
 }
 
 /// This CPU's series for the slot's device and operation; handed out when there is none.

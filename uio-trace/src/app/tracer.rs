@@ -19,6 +19,9 @@ use uio_trace_common::loss;
 /// How often the uio module, sysfs and online CPUs are looked at: a module that comes is attached within this time.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
 
+/// Every how many of those rounds sysfs and online CPUs are looked at, too: that reads several files.
+const LOOK_EVERY: u32 = 8;
+
 /// Passes BPF messages to standard error.
 struct StderrLog;
 
@@ -48,6 +51,7 @@ pub struct Tracer {
     decoded: u64,
     rejected: u64,
     pending: Vec<Event>,
+    rounds: u32,
 }
 
 impl Tracer {
@@ -104,6 +108,7 @@ impl Tracer {
             decoded: 0,
             rejected: 0,
             pending: Vec::new(),
+            rounds: 0,
         };
         tracer.tell_probes();
         tracer.tell_presence(tracer.session.uio_attached());
@@ -168,7 +173,11 @@ impl Tracer {
                     let batch = batch.map_err(failed)?;
                     self.take(batch, &mut sink);
                 }
-                _ = self.housekeeping.tick() => self.look_around()?,
+                _ = self.housekeeping.tick() => {
+                    let everything = self.rounds.is_multiple_of(LOOK_EVERY);
+                    self.rounds = self.rounds.wrapping_add(1);
+                    self.look_around(everything)?;
+                }
             }
         }
         for event in std::mem::take(&mut self.pending) {
@@ -191,15 +200,21 @@ impl Tracer {
         self.rejected += counts.rejected;
     }
 
-    fn look_around(&mut self) -> Result<(), AppError> {
-        let changes = self.session.housekeeping()?;
+    fn look_around(&mut self, everything: bool) -> Result<(), AppError> {
+        let mut changes = self.session.follow_uio()?;
+        if everything {
+            changes.probes |= self.session.follow_cpus();
+        }
         if let Some(present) = changes.uio {
             self.tell_presence(present);
         }
         if changes.probes {
             self.tell_probes();
         }
-        if let Some(devices) = self.sysfs.poll() {
+        // A module that came or went changes the devices at once.
+        if (everything || changes.uio.is_some())
+            && let Some(devices) = self.sysfs.poll()
+        {
             self.tell(EventKind::UioDevices(devices));
         }
         if let Some(log) = &mut self.log {
@@ -225,7 +240,7 @@ impl Tracer {
         }
         counts.insert("decoded".into(), self.decoded);
         counts.insert("decode_error".into(), self.rejected);
-        self.look_around()?;
+        self.look_around(true)?;
         let readings = self.series.read(&self.session)?;
         // Counted into histograms: the series themselves say how many, so the hot path need not count twice.
         let aggregated = readings.iter().map(|reading| reading.count).sum();

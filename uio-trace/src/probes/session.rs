@@ -90,7 +90,7 @@ struct UioInstance {
     inode: u64,
 }
 
-/// What changed in [`Session::housekeeping`].
+/// What changed in [`Session::follow_uio`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changes {
     /// uio was attached (`Some(true)`) or is gone (`Some(false)`).
@@ -265,8 +265,11 @@ impl Session {
         }
     }
 
-    /// Attaches to or lets go of the uio module as it comes and goes.
-    fn follow_uio(&mut self) -> Result<Changes, SessionError> {
+    /// Attaches to or lets go of the uio module as it comes and goes. To be called several times a second.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`] when a map refuses.
+    pub fn follow_uio(&mut self) -> Result<Changes, SessionError> {
         let now = self.uio_instance();
         let mut changes = Changes::default();
         if now != self.uio {
@@ -433,25 +436,21 @@ impl Session {
         Ok(())
     }
 
-    /// To be called several times a second: follows the uio module and CPUs that came online.
-    ///
-    /// # Errors
-    /// [`SessionError::Map`] when a map refuses.
-    pub fn housekeeping(&mut self) -> Result<Changes, SessionError> {
-        let mut changes = self.follow_uio()?;
+    /// Puts breakpoints on CPUs that came online. Whether rows of [`Session::probes`] changed.
+    pub fn follow_cpus(&mut self) -> bool {
         let online = cpus::online(&self.root);
-        if !online.is_empty() && online != self.cpus {
-            for attached in &mut self.hooks {
-                for link in &mut attached.outcome.handles {
-                    if let Err(reason) = attach_cpus(&mut self.ebpf, link, &online) {
-                        attached.outcome.probe.reason = Some(format!("not on every CPU: {reason}"));
-                    }
+        if online.is_empty() || online == self.cpus {
+            return false;
+        }
+        for attached in &mut self.hooks {
+            for link in &mut attached.outcome.handles {
+                if let Err(reason) = attach_cpus(&mut self.ebpf, link, &online) {
+                    attached.outcome.probe.reason = Some(format!("not on every CPU: {reason}"));
                 }
             }
-            self.cpus = online;
-            changes.probes = true;
         }
-        Ok(changes)
+        self.cpus = online;
+        true
     }
 
     /// A row for each hook.
