@@ -1,25 +1,27 @@
 //! Parse, run, exit code.
 
-use clap::Parser;
 use std::process::ExitCode;
-use uio_trace::{app, cli::Cli};
+use uio_trace::{app, cli, error::AppError, say::say};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("uio-trace: the event loop could not be started: {error}");
-            return ExitCode::from(1);
-        }
-    };
-    match runtime.block_on(app::run(cli)) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if error.exit_code() != 0 {
-                eprintln!("uio-trace: {error}");
+                say(&error);
             }
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn run() -> Result<(), AppError> {
+    let Some(cli) = cli::parse()? else {
+        return Ok(());
+    };
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| AppError::Failed(format!("the event loop could not be started: {e}")))?
+        .block_on(app::run(cli))
 }

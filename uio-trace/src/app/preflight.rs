@@ -6,6 +6,7 @@ use crate::{
     model::snapshot::{Probe, ProbeState},
     probes::catalog::Subject,
 };
+use std::{ffi::OsString, path::PathBuf};
 
 /// Before anything is loaded: may this user trace?
 ///
@@ -15,11 +16,34 @@ pub fn may_trace(facts: &KernelFacts) -> Result<(), AppError> {
     if !facts.privileges.cannot_trace() {
         return Ok(());
     }
-    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     Err(AppError::NotPermitted(format!(
-        "tracing the kernel needs {}; run: sudo uio-trace {command}",
-        facts.privileges.missing().join(", ")
+        "tracing the kernel needs {}; run: {}",
+        facts.privileges.missing().join(", "),
+        with_sudo(std::env::current_exe().ok(), std::env::args_os())
     )))
+}
+
+/// The same command line by way of sudo. sudo has a search path of its own, in which a tool of the user's is not, so the
+/// program is named by its place, as it was called where that says it.
+fn with_sudo(exe: Option<PathBuf>, arguments: impl Iterator<Item = OsString>) -> String {
+    let mut arguments = arguments.map(|word| word.to_string_lossy().into_owned());
+    let called = arguments.next().unwrap_or_else(|| "uio-trace".into());
+    let program = match exe {
+        Some(exe) if !called.contains('/') => exe.to_string_lossy().into_owned(),
+        _ => called,
+    };
+    let words: Vec<String> = std::iter::once(program).chain(arguments).map(quoted).collect();
+    format!("sudo {}", words.join(" "))
+}
+
+/// A word as a shell takes it for itself.
+fn quoted(word: String) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+%@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// Subjects that mean something on their own; lock waits only add to UIO's.
@@ -31,13 +55,19 @@ const SUBJECTS: [Subject; 3] = [Subject::Uio, Subject::Aio, Subject::PercpuRef];
 /// [`AppError::Kernel`] naming what is missing: lockdown mode, BTF, or the first hook's reason.
 pub fn can_trace(facts: &KernelFacts, probes: &[Probe]) -> Result<(), AppError> {
     let works = |subject: Subject| {
-        let mut required = probes.iter().filter(|p| p.required && p.subject == subject.name()).peekable();
+        let mut required = probes
+            .iter()
+            .filter(|p| p.required && p.subject == subject.name())
+            .peekable();
         required.peek().is_some() && required.all(|p| p.state == ProbeState::Attached)
     };
     if SUBJECTS.into_iter().any(works) {
         return Ok(());
     }
-    Err(AppError::Kernel(why_not(facts, probes.iter().filter(|p| p.state == ProbeState::Failed))))
+    Err(AppError::Kernel(why_not(
+        facts,
+        probes.iter().filter(|p| p.state == ProbeState::Failed),
+    )))
 }
 
 fn why_not<'a>(facts: &KernelFacts, probes: impl Iterator<Item = &'a Probe>) -> String {
@@ -52,7 +82,9 @@ fn why_not<'a>(facts: &KernelFacts, probes: impl Iterator<Item = &'a Probe>) -> 
         return format!("this kernel has no BTF ({reason}); it needs CONFIG_DEBUG_INFO_BTF=y");
     }
     let failed: Vec<&Probe> = probes.collect();
-    let refused = failed.iter().find(|p| p.reason.as_deref().is_some_and(|r| r.contains(REFUSED)));
+    let refused = failed
+        .iter()
+        .find(|p| p.reason.as_deref().is_some_and(|r| r.contains(REFUSED)));
     if let Some(probe) = refused {
         // Allowed by its capabilities and refused all the same: only lockdown does that.
         return format!(
@@ -119,6 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn the_sudo_command_can_be_pasted() {
+        let command =
+            |exe: &str, words: &[&str]| with_sudo(Some(PathBuf::from(exe)), words.iter().map(OsString::from));
+        assert_eq!(
+            command("/usr/bin/uio-trace", &["uio-trace"]),
+            "sudo /usr/bin/uio-trace"
+        );
+        assert_eq!(
+            command(
+                "/home/a/target/dist/uio-trace",
+                &["target/dist/uio-trace", "hist", "1"]
+            ),
+            "sudo target/dist/uio-trace hist 1"
+        );
+        assert_eq!(
+            command("/bin/uio-trace", &["uio-trace", "hist", "--comm", "it's a name"]),
+            r"sudo /bin/uio-trace hist --comm 'it'\''s a name'"
+        );
+    }
+
+    #[test]
     fn one_working_subject_is_enough_but_lock_waits_alone_are_not() {
         let eperm = Some("fentry: the kernel refused the program: Operation not permitted (os error 1)");
         let lock_only = [
@@ -127,7 +180,10 @@ mod tests {
             probe(Subject::Uio, true, ProbeState::Waiting, None),
         ];
         let text = refusal(&facts(Lockdown::Unknown, true), &lock_only);
-        assert!(text.contains("locked-down kernel") && text.contains("kill_ioctx"), "{text}");
+        assert!(
+            text.contains("locked-down kernel") && text.contains("kill_ioctx"),
+            "{text}"
+        );
 
         let aio = [
             probe(Subject::Aio, true, ProbeState::Attached, None),
@@ -138,7 +194,12 @@ mod tests {
 
     #[test]
     fn the_reason_named_is_the_real_one() {
-        let failed = [probe(Subject::Aio, true, ProbeState::Failed, Some("kprobe: No such file or directory"))];
+        let failed = [probe(
+            Subject::Aio,
+            true,
+            ProbeState::Failed,
+            Some("kprobe: No such file or directory"),
+        )];
         assert!(refusal(&facts(Lockdown::Integrity, true), &failed).contains("locked down (integrity)"));
         assert!(refusal(&facts(Lockdown::None, false), &failed).contains("CONFIG_DEBUG_INFO_BTF"));
         assert!(refusal(&facts(Lockdown::None, true), &failed).contains("No such file or directory"));
