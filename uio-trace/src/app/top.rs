@@ -23,6 +23,7 @@ use ratatui::crossterm::event as input_event;
 use std::{
     fs::File,
     io::{self, IsTerminal, Write},
+    mem::ManuallyDrop,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -99,8 +100,10 @@ impl Live for Tracer {
 /// # Errors
 /// When terminal or trace fail.
 pub async fn show(live: &mut impl Live, meta: Meta, stop: &mut Stop) -> Result<(), AppError> {
-    let (guard, mut screen) = ui::terminal::Guard::enter()
+    let (guard, screen) = ui::terminal::Guard::enter()
         .map_err(|e| AppError::Failed(format!("the terminal could not be taken over: {e}")))?;
+    // Never dropped: ratatui's drop shows the cursor, which the guard does, and panics when the terminal is gone.
+    let mut screen = ManuallyDrop::new(screen);
     let ended = watch(live, meta, &mut screen, stop).await;
     drop(guard);
     signals::end_at_once_from_now();
