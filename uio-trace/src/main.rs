@@ -1,9 +1,17 @@
 //! Parse, run, exit code.
 
 use std::process::ExitCode;
-use uio_trace::{app, cli, error::AppError, say::say};
+use uio_trace::{app, cli, error::AppError, probes::tracefs, say::say};
 
 fn main() -> ExitCode {
+    // Not in the command line's own table: the tool starts this for itself.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == tracefs::JANITOR) {
+        if let Some(pid) = arguments.next().and_then(|pid| pid.to_str()?.parse().ok()) {
+            tracefs::janitor(pid);
+        }
+        return ExitCode::SUCCESS;
+    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

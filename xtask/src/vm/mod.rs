@@ -45,6 +45,9 @@ pub struct VmArgs {
     /// Modules to load first (default: uio and the testbed's); a module's parameters follow it after spaces.
     #[arg(long)]
     module: Vec<String>,
+    /// More for the kernel's command line.
+    #[arg(long, default_value = "")]
+    append: String,
     /// The longest the guest may run, in seconds.
     #[arg(long, default_value_t = 1200)]
     limit: u64,
@@ -81,6 +84,7 @@ pub fn main(arguments: &VmArgs) -> Result<()> {
     guest.icount = arguments.icount;
     guest.kvm &= !arguments.icount;
     guest.verbose = true;
+    guest.append = arguments.append.clone();
     guest.limit = Duration::from_secs(arguments.limit);
     guest.silence = guest.limit;
     let outcome = guest.watch(&mut |line| println!("{line}"))?;
@@ -137,6 +141,7 @@ pub fn prepare(kernel: &Kernel, programs: &Programs, job: &Job, name: &str) -> R
         limit: Duration::from_secs(1200),
         silence: Duration::from_secs(120),
         verbose: false,
+        append: String::new(),
     })
 }
 
@@ -185,6 +190,7 @@ fn probe_kvm(image: &Path, folder: &Path) -> Result<bool> {
         limit: Duration::from_secs(20),
         silence: Duration::from_secs(20),
         verbose: false,
+        append: String::new(),
     };
     let outcome = guest.watch(&mut |_| {})?;
     Ok(matches!(outcome.ended, verdict::Ended::Hang(_)))

@@ -41,6 +41,8 @@ pub struct Guest {
     pub silence: Duration,
     /// Show the console as it comes.
     pub verbose: bool,
+    /// More for the kernel's command line.
+    pub append: String,
 }
 
 impl Guest {
@@ -82,7 +84,10 @@ impl Guest {
         } else {
             "loglevel=5"
         };
-        let line = format!("console=ttyS0 rdinit=/init panic=-1 oops=panic tsc=reliable {quiet}");
+        let line = format!(
+            "console=ttyS0 rdinit=/init panic=-1 oops=panic tsc=reliable {quiet} {}",
+            self.append
+        );
         command.args(["-append", &line]);
         // signal=off: an interactive guest gets Ctrl-C as a key
         let signals = if interactive {

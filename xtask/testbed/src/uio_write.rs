@@ -201,7 +201,9 @@ fn summary(writers: &[Writer]) -> Value {
                 "min": latencies.first(),
                 "max": latencies.last(),
                 "p50": percentile(&latencies, 0.50),
+                "p98_5": percentile(&latencies, 0.985),
                 "p99": percentile(&latencies, 0.99),
+                "p99_5": percentile(&latencies, 0.995),
             },
         })
     };

@@ -6,12 +6,15 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{Guest, near, number, same, shortened, workload};
+use crate::clock::percentile;
 use crate::device::{Testbed, make_tcmu, minor_of};
 use crate::kernel_modules;
 use crate::tool::{Records, Tool};
 
 /// The share by which a mean or a total may differ from the independent measure.
 const TOLERANCE: f64 = 0.05;
+/// What uio_write does around irqcontrol, and the tool's own probes, take in a translated guest.
+const PROBES_NS: f64 = 5_000.0;
 
 /// Writers on two devices: each device has exactly its own.
 pub fn exact_counts(_: &Guest) -> Result<String> {
@@ -133,13 +136,15 @@ pub fn errors_by_errno(_: &Guest) -> Result<String> {
 }
 
 struct Measured {
+    threads: usize,
     writes: f64,
     /// Sum over threads of the time from first to last write.
     thread_ns: f64,
     latency_sum: f64,
-    latency_p99: u64,
+    /// Values at the ranks around the 99th percentile.
+    latency_p99: (u64, u64),
     held_ns: f64,
-    hold_p99: u64,
+    hold_p99: (u64, u64),
     records: Records,
 }
 
@@ -153,16 +158,18 @@ fn measure(device: &Testbed, threads: usize, seconds: f64) -> Result<Measured> {
     let load = workload(&line)?;
     let records = tool.finish()?;
     let truth = device.truth()?;
-    let writes = number(&load, "/devices/0/writes")?;
+    let own = |name: &str| number(&load, &format!("/devices/0/{name}"));
+    let writes = own("writes")?;
     same("the module's calls", truth.calls, writes)?;
     let samples = device.sorted_samples(writes)?;
     Ok(Measured {
+        threads,
         writes: writes as f64,
-        thread_ns: number(&load, "/devices/0/thread_ns")? as f64,
-        latency_sum: number(&load, "/devices/0/latency_ns/sum")? as f64,
-        latency_p99: number(&load, "/devices/0/latency_ns/p99")?,
+        thread_ns: own("thread_ns")? as f64,
+        latency_sum: own("latency_ns/sum")? as f64,
+        latency_p99: (own("latency_ns/p98_5")?, own("latency_ns/p99_5")?),
         held_ns: truth.held_ns as f64,
-        hold_p99: crate::clock::percentile(&samples, 0.99),
+        hold_p99: (percentile(&samples, 0.985), percentile(&samples, 0.995)),
         records,
     })
 }
@@ -185,66 +192,67 @@ pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
     device.set_hold(0, false)?;
 
     let figures = run.records.operation(&device.name, "write");
+    let expected = run.thread_ns - run.held_ns - rest * run.writes;
+    let per_write = |sum: f64| sum / run.writes / 1e3;
+    let detail = format!(
+        "{} writes, hold {:.1} us (module {:.1}), wait {:.1} us (workload {:.1}), rest {:.1} us, {} contended",
+        run.writes,
+        per_write(number(figures, "/hold_ns/sum")? as f64),
+        per_write(run.held_ns),
+        per_write(number(figures, "/wait_ns/sum")? as f64),
+        per_write(expected),
+        rest / 1e3,
+        number(figures, "/contended")?,
+    );
+    compare(figures, &run, expected).with_context(|| detail.clone())?;
+    Ok(detail)
+}
+
+fn compare(figures: &Value, run: &Measured, expected_wait: f64) -> Result<()> {
     same("writes", number(figures, "/count")?, run.writes as u64)?;
     let contended = number(figures, "/contended")?;
     if contended as f64 > run.writes {
         bail!("{contended} contended writes of {}", run.writes);
     }
     let hold = &figures["hold_ns"];
+    let latency = &figures["latency_ns"];
+    let total = |histogram: &Value| number(histogram, "/sum").map(|sum| sum as f64);
     same("count of holds", number(hold, "/count")?, run.writes as u64)?;
-    // The tool's hold also has what uio_write does around irqcontrol and its own probes: some microseconds.
-    let floor = 5_000.0 * run.writes;
-    near(
-        "total hold",
-        number(hold, "/sum")? as f64,
-        run.held_ns,
-        TOLERANCE,
-        if spin { floor } else { 0.0 },
-    )?;
-    same_bucket("p99 of hold", hold, number(hold, "/p99")?, run.hold_p99)?;
-    same_bucket(
-        "p99 of latency",
-        &figures["latency_ns"],
-        number(&figures["latency_ns"], "/p99")?,
-        run.latency_p99,
-    )?;
+    // The tool's hold also has what uio_write does around irqcontrol, and the probes.
+    let floor = PROBES_NS * run.writes;
+    near("total hold", total(hold)?, run.held_ns, TOLERANCE, floor)?;
     near(
         "total latency",
-        number(figures, "/latency_ns/sum")? as f64,
+        total(latency)?,
         run.latency_sum,
         TOLERANCE,
         floor,
     )?;
-
-    let waited = number(figures, "/wait_ns/sum")? as f64;
-    let expected = run.thread_ns - run.held_ns - rest * run.writes;
-    let detail = format!(
-        "{} writes, hold {:.1} us (module {:.1}), wait {:.1} us (workload {:.1}), rest {:.1} us, {contended} contended",
-        run.writes,
-        number(hold, "/sum")? as f64 / run.writes / 1e3,
-        run.held_ns / run.writes / 1e3,
-        waited / run.writes / 1e3,
-        expected / run.writes / 1e3,
-        rest / 1e3,
-    );
-    if threads == 1 {
+    if run.threads == 1 {
         same("waits of a single writer", contended, 0)?;
     } else {
-        near("total wait", waited, expected, TOLERANCE, 0.0).with_context(|| detail.clone())?;
+        near(
+            "total wait",
+            total(&figures["wait_ns"])?,
+            expected_wait,
+            TOLERANCE,
+            0.0,
+        )?;
     }
-    Ok(detail)
+    same_bucket("p99 of hold", hold, run.hold_p99)?;
+    same_bucket("p99 of latency", latency, run.latency_p99)
 }
 
-/// A percentile may lie in the bucket of the true value or in a neighbour of it. Buckets are at most 1/8 of
-/// their lower bound wide.
-fn same_bucket(what: &str, histogram: &Value, found: u64, truth: u64) -> Result<()> {
-    let low = truth as f64 / (1.125 * 1.125);
-    let high = truth as f64 * 1.125 * 1.125 + 5_000.0;
-    if (found as f64) < low || found as f64 > high {
-        bail!(
-            "{what} is {found}, more than a bucket from {truth}: {}",
-            shortened(histogram)
-        );
+/// The 99th percentile may lie in the bucket of the true value or in a neighbour of it (buckets are at most 1/8 of
+/// their lower bound wide). In a steep tail the two clocks, one inside the system call and one outside, need not
+/// put the same write at the same rank: the true value is one between the ranks 98.5 % and 99.5 %.
+fn same_bucket(what: &str, histogram: &Value, truth: (u64, u64)) -> Result<()> {
+    const BUCKET: f64 = 1.125;
+    let found = number(histogram, "/p99")? as f64;
+    let low = truth.0 as f64 / (BUCKET * BUCKET);
+    let high = truth.1 as f64 * BUCKET * BUCKET + PROBES_NS;
+    if found < low || found > high {
+        bail!("{what} is {found}, more than a bucket from {truth:?}");
     }
     Ok(())
 }
