@@ -307,3 +307,11 @@ fn asked_for_things_must_exist() {
             .expect(USAGE, &["--pid 4194304", "no such process"]);
     }
 }
+
+#[test]
+fn words_that_are_no_text_are_a_usage_error() {
+    use std::os::unix::ffi::OsStrExt;
+    let word = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    end(Command::new(PROGRAM).arg(word)).expect(USAGE, &["--help"]);
+    end(Command::new(PROGRAM).args(["hist", "--comm"]).arg(word)).expect(USAGE, &["--help"]);
+}
