@@ -59,3 +59,66 @@ fn links_to_files_lead_somewhere() {
         }
     }
 }
+
+/// Sources of a room, with their tests.
+fn sources(room: &str, found: &mut Vec<(String, String)>) {
+    let path = top().join("uio-trace/src").join(room);
+    if path.is_file() {
+        found.push((room.to_owned(), std::fs::read_to_string(path).unwrap()));
+        return;
+    }
+    for entry in std::fs::read_dir(path).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        sources(&format!("{room}/{name}"), found);
+    }
+}
+
+/// ARCHITECTURE.md, dependency rule.
+#[test]
+fn rooms_use_only_rooms_to_their_left() {
+    const APP: [&str; 4] = ["app", "cli", "config", "error"];
+    let rules: [(&str, &[&str], &[&str]); 7] = [
+        (
+            "event.rs",
+            &["kernel", "ingest", "probes", "ui", "report"],
+            &["aya", "tokio", "ratatui"],
+        ),
+        (
+            "kernel",
+            &["model", "ingest", "probes", "ui", "report"],
+            &["aya", "tokio", "ratatui"],
+        ),
+        (
+            "model",
+            &["kernel", "ingest", "probes", "ui", "report"],
+            &["aya", "tokio", "ratatui"],
+        ),
+        ("ingest", &["ui", "report"], &["ratatui"]),
+        ("probes", &["ui", "report"], &["tokio", "ratatui"]),
+        ("ui", &["kernel", "ingest", "probes", "report"], &["aya", "tokio"]),
+        (
+            "report",
+            &["kernel", "ingest", "probes", "ui"],
+            &["aya", "tokio", "ratatui"],
+        ),
+    ];
+    for (room, rooms, crates) in rules {
+        let mut files = Vec::new();
+        sources(room, &mut files);
+        assert!(!files.is_empty());
+        for (file, text) in files {
+            let code = || text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            for other in rooms.iter().chain(&APP) {
+                let used = |line: &&str| {
+                    line.contains(&format!("crate::{other}::"))
+                        || line.trim_start().starts_with(&format!("{other}::"))
+                };
+                assert_eq!(code().find(used), None, "{file} uses the room {other}");
+            }
+            for name in crates {
+                let used = |line: &&str| line.contains(&format!("{name}::"));
+                assert_eq!(code().find(used), None, "{file} uses {name}");
+            }
+        }
+    }
+}

@@ -193,10 +193,8 @@ impl Terminal {
         unusual.c_lflag &= !libc::ECHOK;
         unusual.c_iflag |= libc::IXANY;
         // SAFETY: an open terminal and whole attributes.
-        assert_eq!(
-            unsafe { libc::tcsetattr(slave.as_raw_fd(), libc::TCSANOW, &raw const unusual) },
-            0
-        );
+        let set = unsafe { libc::tcsetattr(slave.as_raw_fd(), libc::TCSANOW, &raw const unusual) };
+        assert_eq!(set, 0);
 
         let master = Arc::new(master);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(cells(rows), cells(columns), 0)));
