@@ -1,6 +1,6 @@
 //! Tells the crate which source revision and which BPF object it is built from.
 
-use std::{fs, path::Path, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/bpf/stamp");
@@ -15,9 +15,11 @@ fn main() {
         .map_or_else(|| "unknown".to_owned(), |hash| hash.trim().to_owned());
     println!("cargo::rustc-env=UIO_TRACE_GIT={git}");
     let stamp = fs::read_to_string(Path::new("src/bpf/stamp")).unwrap_or_default();
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let bpf = stamp
-        .split_whitespace()
-        .find(|word| word.len() >= 12 && word.bytes().all(|b| b.is_ascii_hexdigit()))
-        .map_or("unknown", |hash| &hash[..12]);
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("object {architecture} = ")))
+        .and_then(|hash| hash.get(..12))
+        .unwrap_or("unknown");
     println!("cargo::rustc-env=UIO_TRACE_BPF={bpf}");
 }

@@ -1,4 +1,5 @@
-//! How fast the model takes events in, and how much memory it keeps. `cargo bench --bench model`.
+//! How fast events go from the bytes of a ring into the model, and how much memory the model keeps. `cargo xtask bench --host`, or
+//! `cargo bench -p uio-trace --bench model`.
 //!
 //! No statistics: a few rounds, the best of them. The target is two million lifecycle events per second on one core.
 
@@ -11,7 +12,10 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use uio_trace::event::*;
+use uio_trace::ingest::ring::{Batch, BatchBuilder};
 use uio_trace::model::{Config, Model, Scope};
+use uio_trace_common::event as raw;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Counts the bytes in use.
 struct Counting;
@@ -138,23 +142,149 @@ fn cpu_time() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// Best of a few rounds, events per second.
-fn rate(name: &str, events: &[Event]) {
-    let mut best = f64::INFINITY;
-    for _ in 0..5 {
-        let round = events.to_vec();
-        let mut model = Model::new(Config { start_ns: Some(0) });
-        let begin = cpu_time();
-        round.into_iter().for_each(|e| model.apply(e));
-        best = best.min((cpu_time() - begin).as_secs_f64());
-        black_box(&model);
+/// An entry as the BPF side puts it into a ring.
+fn entry(ts_ns: u64, kind: u32, by: Option<&Task>, payload: &(impl IntoBytes + Immutable)) -> Vec<u8> {
+    let mut comm = [0; 16];
+    for (to, from) in comm.iter_mut().zip(by.map_or("swapper/0", |by| &by.comm).bytes()) {
+        *to = from;
     }
-    let per_second = events.len() as f64 / best;
+    let header = raw::EventHeader {
+        kind,
+        cpu: 0,
+        ts_ns,
+        tgid: by.map_or(0, |by| by.tgid),
+        tid: by.map_or(0, |by| by.tid),
+        comm,
+    };
+    [header.as_bytes(), payload.as_bytes()].concat()
+}
+
+/// The kinds that [`exit`] and [`other_refs`] make.
+fn encode(event: &Event) -> Vec<u8> {
+    let ts = event.ts_ns;
+    match &event.kind {
+        EventKind::RefKill {
+            by,
+            reference,
+            release,
+            ..
+        } => {
+            let kill = raw::RefKill {
+                reference: reference.0,
+                data: 0,
+                release: release.0,
+                confirm: 0,
+                count_ptr: 0,
+            };
+            entry(ts, raw::KIND_REF_KILL, Some(by), &kill)
+        }
+        EventKind::RefSwitched { reference, release } => {
+            let switched = raw::RefSwitched {
+                reference: reference.0,
+                data: 0,
+                release: release.0,
+                confirm: 0,
+            };
+            entry(ts, raw::KIND_REF_SWITCHED, None, &switched)
+        }
+        EventKind::ExitAioBegin { by, mm } => {
+            entry(ts, raw::KIND_EXIT_AIO_BEGIN, Some(by), &raw::ExitAio { mm: mm.0 })
+        }
+        EventKind::ExitAioEnd { by, mm } => {
+            entry(ts, raw::KIND_EXIT_AIO_END, Some(by), &raw::ExitAio { mm: mm.0 })
+        }
+        EventKind::AioKill {
+            by,
+            mm,
+            ctx,
+            wait,
+            users,
+            reqs,
+            user_id,
+        } => {
+            let kill = raw::AioKill {
+                mm: mm.0,
+                ctx: ctx.0,
+                wait: wait.map_or(0, |wait| wait.0),
+                users: users.0,
+                reqs: reqs.0,
+                user_id: *user_id,
+            };
+            entry(ts, raw::KIND_AIO_KILL, Some(by), &kill)
+        }
+        EventKind::AioUsersReleased { ctx } => entry(ts, raw::KIND_AIO_USERS_RELEASED, None, &release(ctx)),
+        EventKind::AioReqsReleased { ctx } => entry(ts, raw::KIND_AIO_REQS_RELEASED, None, &release(ctx)),
+        other => panic!("not made here: {other:?}"),
+    }
+}
+
+fn release(ctx: &KernelPtr) -> raw::AioRelease {
+    raw::AioRelease {
+        ctx: ctx.0,
+        reference: 0,
+    }
+}
+
+/// As many entries as the ring's reader takes out in one go.
+fn batches(events: &[Event]) -> Vec<Batch> {
+    let mut builder = BatchBuilder::default();
+    events
+        .chunks(4096)
+        .map(|chunk| {
+            chunk.iter().for_each(|event| builder.push(&encode(event)));
+            builder.take()
+        })
+        .collect()
+}
+
+/// Best of a few rounds of a stage over `count` events, in CPU time.
+fn best(stage: &str, name: &str, count: usize, mut round: impl FnMut() -> Duration) {
+    let best = (0..5)
+        .map(|_| round().as_secs_f64())
+        .fold(f64::INFINITY, f64::min);
+    let per_second = count as f64 / best;
     println!(
-        "apply {name:<28} {:>7.2} M events/s {:>7.0} ns/event",
+        "{stage:<14} {name:<28} {:>7.2} M events/s {:>7.0} ns/event",
         per_second / 1e6,
         1e9 / per_second
     );
+}
+
+/// Each stage alone, and the way of an event through both.
+fn rates(name: &str, events: &[Event]) {
+    let encoded = batches(events);
+    let timed = |work: &mut dyn FnMut()| {
+        let begin = cpu_time();
+        work();
+        cpu_time() - begin
+    };
+    best("decode", name, events.len(), || {
+        timed(&mut || {
+            for batch in &encoded {
+                let counts = batch.clone().decode(|event| {
+                    black_box(event);
+                });
+                assert_eq!(counts.rejected, 0);
+            }
+        })
+    });
+    best("apply", name, events.len(), || {
+        let mut round = events.to_vec();
+        let mut model = Model::new(Config { start_ns: Some(0) });
+        let took = timed(&mut || round.drain(..).for_each(|event| model.apply(event)));
+        black_box(&model);
+        took
+    });
+    best("decode + apply", name, events.len(), || {
+        let mut model = Model::new(Config { start_ns: Some(0) });
+        let took = timed(&mut || {
+            for batch in &encoded {
+                batch.clone().decode(|event| model.apply(event));
+            }
+        });
+        black_box(&model);
+        took
+    });
 }
 
 fn reading(minor: u32, op: UioOp) -> UioSeriesReading {
@@ -202,9 +332,9 @@ fn memory(name: &str, fill: impl FnOnce(&mut Model)) {
 }
 
 fn main() {
-    rate("exits, 4 contexts each", &lifecycle(20_000, 4));
-    rate("exits, 64 contexts each", &lifecycle(1_500, 64));
-    rate("refs of 20 owners", &other_refs(300_000));
+    rates("exits, 4 contexts each", &lifecycle(20_000, 4));
+    rates("exits, 64 contexts each", &lifecycle(1_500, 64));
+    rates("refs of 20 owners", &other_refs(300_000));
     let events = lifecycle(10_000, 4);
     memory("10,000 processes drained", |m| {
         events.iter().cloned().for_each(|e| m.apply(e))

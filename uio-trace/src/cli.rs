@@ -1,13 +1,55 @@
 //! The command line as text: what clap parses. `config` makes it valid values.
 
+use crate::error::AppError;
 use clap::{Args, Parser, Subcommand};
+use std::io::Write;
+
+/// Parses this process's arguments. `None`: help or version was asked for, and is written.
+///
+/// Not `Cli::parse`: it ends the process well also when the help could not be written.
+///
+/// # Errors
+/// [`AppError::Usage`] for what the command line does not know; a failed write.
+pub fn parse() -> Result<Option<Cli>, AppError> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(Some(cli)),
+        Err(error) => error,
+    };
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        return Err(AppError::Usage(text.trim_end().to_owned()));
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(None)
+}
+
+/// `--pid`.
+fn process_id(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(pid) if pid > 0 => Ok(pid),
+        _ => Err("give the number of a process, as ps shows it".into()),
+    }
+}
+
+/// COUNT.
+fn interval_count(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("give a number of intervals, 1 or more".into()),
+    }
+}
 
 /// Tells which UIO device is serialised by its info_lock, where a percpu_ref's kill spends its time, and whether a process
 /// exits slowly because its AIO contexts drain one after another.
 #[derive(Debug, Parser)]
-#[command(name = "uio-trace", version = crate::version::LONG, max_term_width = 100, subcommand_negates_reqs = true)]
+#[command(name = "uio-trace", version = crate::version::LONG, max_term_width = 100)]
+// Options before a command would be those of `top`, and silently not hold for it.
 #[command(
-    after_help = "Without a command: top. Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted, 4 this kernel cannot."
+    args_conflicts_with_subcommands = true,
+    after_help = "Without a command: top.\nExit codes: 0 done, 1 failed, 2 usage, 3 not permitted, 4 this kernel cannot."
 )]
 pub struct Cli {
     /// What to do.
@@ -33,7 +75,7 @@ pub enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub struct TraceArgs {
     /// Only this process (its UIO operations, AIO contexts and the refs it kills)
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_parser = process_id)]
     pub pid: Option<u32>,
     /// Only processes of this name
     #[arg(long, value_name = "NAME")]
@@ -65,7 +107,7 @@ pub struct HistArgs {
     #[arg(value_name = "INTERVAL")]
     pub interval: Option<String>,
     /// Stop after COUNT intervals
-    #[arg(value_name = "COUNT", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_name = "COUNT", requires = "interval", value_parser = interval_count)]
     pub count: Option<u64>,
     /// Stop after this long
     #[arg(long, value_name = "DURATION")]

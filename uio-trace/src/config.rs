@@ -59,7 +59,9 @@ fn duration(what: &str, text: &str) -> Result<Duration, AppError> {
         Err(_) => humantime::parse_duration(text).map_err(|_| bad())?,
     };
     if parsed > MAX_DURATION {
-        return Err(AppError::Usage(format!("{what} '{text}' is longer than a year")));
+        return Err(AppError::Usage(format!(
+            "{what} '{text}' is longer than a year: give less"
+        )));
     }
     Ok(parsed)
 }
@@ -101,7 +103,7 @@ impl HistConfig {
             .transpose()?;
         if interval.is_some_and(|interval| interval < MIN_INTERVAL) {
             return Err(AppError::Usage(
-                "INTERVAL is shorter than 10ms: reading would disturb what is read".into(),
+                "INTERVAL is shorter than 10ms, reading would disturb what is read: give 10ms or more".into(),
             ));
         }
         let length = args
@@ -110,7 +112,9 @@ impl HistConfig {
             .map(|text| duration("--duration", text))
             .transpose()?;
         if length.is_some_and(|length| length.is_zero()) {
-            return Err(AppError::Usage("--duration 0 would show nothing".into()));
+            return Err(AppError::Usage(
+                "--duration 0 would show nothing: give seconds (1, 0.5) or 500ms, 2s, 5m".into(),
+            ));
         }
         Ok(HistConfig {
             interval,

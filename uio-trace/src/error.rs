@@ -41,7 +41,7 @@ impl From<std::io::Error> for AppError {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             AppError::OutputClosed
         } else {
-            AppError::Failed(format!("writing the output failed: {error}"))
+            AppError::Failed(format!("writing to standard output failed: {error}"))
         }
     }
 }

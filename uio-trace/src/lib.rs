@@ -12,5 +12,6 @@ pub mod kernel;
 pub mod model;
 pub mod probes;
 pub mod report;
+pub mod say;
 pub mod ui;
 pub mod version;

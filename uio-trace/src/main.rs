@@ -1,32 +1,35 @@
 //! Parse, run, exit code.
 
-use clap::Parser;
 use std::process::ExitCode;
-use uio_trace::{app, cli::Cli, probes::tracefs};
+use uio_trace::{app, cli, error::AppError, probes::tracefs, say::say};
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(tracefs::JANITOR) {
-        if let Some(pid) = arguments.next().and_then(|pid| pid.parse().ok()) {
+    // Not in the command line's own table: the tool starts this for itself.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == tracefs::JANITOR) {
+        if let Some(pid) = arguments.next().and_then(|pid| pid.to_str()?.parse().ok()) {
             tracefs::janitor(pid);
         }
         return ExitCode::SUCCESS;
     }
-    let cli = Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("uio-trace: the event loop could not be started: {error}");
-            return ExitCode::from(1);
-        }
-    };
-    match runtime.block_on(app::run(cli)) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if error.exit_code() != 0 {
-                eprintln!("uio-trace: {error}");
+                say(&error);
             }
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn run() -> Result<(), AppError> {
+    let Some(cli) = cli::parse()? else {
+        return Ok(());
+    };
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| AppError::Failed(format!("the event loop could not be started: {e}")))?
+        .block_on(app::run(cli))
 }

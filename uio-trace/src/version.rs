@@ -1,6 +1,6 @@
 //! What `--version` and `meta.tool` name: tool, source revision, BPF object.
 
-/// Version, git hash and hash of the BPF object's inputs. Set by the build script.
+/// Version, git hash and hash of the BPF object. Set by the build script.
 pub const LONG: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (git ",

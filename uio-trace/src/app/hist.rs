@@ -15,6 +15,7 @@ use crate::{
         snapshot::{Meta, Snapshot},
     },
     report,
+    say::say,
 };
 use std::io::Write;
 use tokio::time::{Instant, sleep_until};
@@ -99,7 +100,8 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
 
 /// Results are out; takes the probes back.
 fn finish(tracer: Tracer) -> Result<(), AppError> {
-    eprintln!("uio-trace: detaching");
+    signals::end_at_once_from_now();
+    say("detaching");
     drop(tracer);
     Ok(())
 }
@@ -129,7 +131,7 @@ impl Output<'_> {
                 }
                 (None, None) => "; Ctrl-C for the results".to_owned(),
             };
-            eprintln!("uio-trace: tracing{how}");
+            say(format_args!("tracing{how}"));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::{
     model::snapshot::{Probe, ProbeState},
     probes::catalog::Subject,
 };
+use std::{ffi::OsString, path::PathBuf};
 
 /// Before anything is loaded: may this user trace?
 ///
@@ -15,11 +16,34 @@ pub fn may_trace(facts: &KernelFacts) -> Result<(), AppError> {
     if !facts.privileges.cannot_trace() {
         return Ok(());
     }
-    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     Err(AppError::NotPermitted(format!(
-        "tracing the kernel needs {}; run: sudo uio-trace {command}",
-        facts.privileges.missing().join(", ")
+        "tracing the kernel needs {}; run: {}",
+        facts.privileges.missing().join(", "),
+        with_sudo(std::env::current_exe().ok(), std::env::args_os())
     )))
+}
+
+/// The same command line by way of sudo. sudo has a search path of its own, in which a tool of the user's is not, so the
+/// program is named by its place, as it was called where that says it.
+fn with_sudo(exe: Option<PathBuf>, arguments: impl Iterator<Item = OsString>) -> String {
+    let mut arguments = arguments.map(|word| word.to_string_lossy().into_owned());
+    let called = arguments.next().unwrap_or_else(|| "uio-trace".into());
+    let program = match exe {
+        Some(exe) if !called.contains('/') => exe.to_string_lossy().into_owned(),
+        _ => called,
+    };
+    let words: Vec<String> = std::iter::once(program).chain(arguments).map(quoted).collect();
+    format!("sudo {}", words.join(" "))
+}
+
+/// A word as a shell takes it for itself.
+fn quoted(word: String) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+%@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// Subjects that mean something on their own; lock waits only add to UIO's.
@@ -124,6 +148,27 @@ mod tests {
             Err(AppError::Kernel(text)) => text,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn the_sudo_command_can_be_pasted() {
+        let command =
+            |exe: &str, words: &[&str]| with_sudo(Some(PathBuf::from(exe)), words.iter().map(OsString::from));
+        assert_eq!(
+            command("/usr/bin/uio-trace", &["uio-trace"]),
+            "sudo /usr/bin/uio-trace"
+        );
+        assert_eq!(
+            command(
+                "/home/a/target/dist/uio-trace",
+                &["target/dist/uio-trace", "hist", "1"]
+            ),
+            "sudo target/dist/uio-trace hist 1"
+        );
+        assert_eq!(
+            command("/bin/uio-trace", &["uio-trace", "hist", "--comm", "it's a name"]),
+            r"sudo /bin/uio-trace hist --comm 'it'\''s a name'"
+        );
     }
 
     #[test]

@@ -1,19 +1,29 @@
 //! `top`: the live screens.
 
-use super::{meta, signals::Stop, tracer::Tracer};
+use super::{
+    meta,
+    signals::{self, Stop},
+    tracer::Tracer,
+};
 use crate::{
     config::TraceConfig,
     error::AppError,
+    event::Event,
     ingest::clock,
     kernel::Root,
-    model::{self, Model, Scope, snapshot::Meta},
+    model::{
+        self, Model, Scope,
+        snapshot::{Meta, Snapshot},
+    },
     report,
+    say::say,
     ui::{self, action::Action, terminal::Screen, update::Effect},
 };
-use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::event as input_event;
 use std::{
     fs::File,
     io::{self, IsTerminal, Write},
+    mem::ManuallyDrop,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -36,30 +46,75 @@ pub async fn run(config: TraceConfig) -> Result<(), AppError> {
                 .into(),
         ));
     }
-    if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
-        return Err(AppError::Usage(
-            "this terminal (TERM=dumb) cannot show screens; use: uio-trace hist 1".into(),
-        ));
+    if ui::TerminalFacts::from_env().dumb {
+        let term = match std::env::var("TERM") {
+            Ok(term) => format!("TERM={term}"),
+            Err(_) => "TERM is not set".into(),
+        };
+        return Err(AppError::Usage(format!(
+            "this terminal ({term}) cannot show screens; use: uio-trace hist 1"
+        )));
     }
     let root = Root::system();
     let mut stop = Stop::new()?;
     let mut tracer = Tracer::start(&root, &config)?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
-    let (guard, mut screen) = ui::terminal::Guard::enter()
-        .map_err(|e| AppError::Failed(format!("the terminal could not be taken over: {e}")))?;
-    let ended = watch(&mut tracer, meta, &mut screen, &mut stop).await;
-    drop(guard);
-    ended?;
-    eprintln!("uio-trace: detaching");
+    let ended = show(&mut tracer, meta, &mut stop).await;
+    say("detaching");
     drop(tracer);
-    Ok(())
+    ended
+}
+
+/// What the screens show: the running trace, or a made-up one where the screens are the subject.
+pub trait Live {
+    /// Waits for the next thing to happen and hands its events over. Cancel-safe.
+    fn step(&mut self, sink: impl FnMut(Event)) -> impl Future<Output = Result<(), AppError>>;
+
+    /// Hands over everything that is there now. Before a snapshot.
+    ///
+    /// # Errors
+    /// When it cannot be read any more.
+    fn catch_up(&mut self, sink: impl FnMut(Event)) -> Result<(), AppError>;
+
+    /// Leaves out of a snapshot what was not asked for.
+    fn shape(&self, snapshot: &mut Snapshot);
+}
+
+impl Live for Tracer {
+    fn step(&mut self, sink: impl FnMut(Event)) -> impl Future<Output = Result<(), AppError>> {
+        Tracer::step(self, sink)
+    }
+
+    fn catch_up(&mut self, sink: impl FnMut(Event)) -> Result<(), AppError> {
+        Tracer::catch_up(self, sink)
+    }
+
+    fn shape(&self, snapshot: &mut Snapshot) {
+        self.filter().shape(snapshot);
+    }
+}
+
+/// Takes the terminal over, shows what is live until the user quits or a signal asks for it, and gives the terminal back.
+/// Afterwards such a signal ends the process at once.
+///
+/// # Errors
+/// When terminal or trace fail.
+pub async fn show(live: &mut impl Live, meta: Meta, stop: &mut Stop) -> Result<(), AppError> {
+    let (guard, screen) = ui::terminal::Guard::enter()
+        .map_err(|e| AppError::Failed(format!("the terminal could not be taken over: {e}")))?;
+    // Never dropped: ratatui's drop shows the cursor, which the guard does, and panics when the terminal is gone.
+    let mut screen = ManuallyDrop::new(screen);
+    let ended = watch(live, meta, &mut screen, stop).await;
+    drop(guard);
+    signals::end_at_once_from_now();
+    ended
 }
 
 /// Terminal input, read by a thread of its own: reading blocks.
-fn input() -> mpsc::UnboundedReceiver<Event> {
+fn input() -> mpsc::UnboundedReceiver<input_event::Event> {
     let (send, receive) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
-        while let Ok(event) = event::read() {
+        while let Ok(event) = input_event::read() {
             if send.send(event).is_err() {
                 return;
             }
@@ -69,7 +124,7 @@ fn input() -> mpsc::UnboundedReceiver<Event> {
 }
 
 async fn watch(
-    tracer: &mut Tracer,
+    live: &mut impl Live,
     meta: Meta,
     screen: &mut Screen,
     stop: &mut Stop,
@@ -112,9 +167,9 @@ async fn watch(
                 }
             }
             _ = refresh.tick() => {
-                tracer.catch_up(|event| model.apply(event))?;
+                live.catch_up(|event| model.apply(event))?;
                 let mut snapshot = model.snapshot(Scope::SinceStart);
-                tracer.filter().shape(&mut snapshot);
+                live.shape(&mut snapshot);
                 app.on_snapshot(snapshot);
                 app.set_own_cost(cost.share());
             }
@@ -126,7 +181,7 @@ async fn watch(
                 screen.draw(|frame| app.draw(frame)).map_err(drawing)?;
                 app.drawn(Instant::now());
             }
-            stepped = tracer.step(|event| model.apply(event)) => stepped?,
+            stepped = live.step(|event| model.apply(event)) => stepped?,
         }
     }
 }

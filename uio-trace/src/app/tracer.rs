@@ -11,6 +11,7 @@ use crate::{
     kernel::{KernelFacts, Root, offsets::LockKind, symbols::Symbols},
     model::snapshot::{Probe, UioLock},
     probes::session::{Session, SessionConfig},
+    say::say,
 };
 use std::{io::IsTerminal, time::Duration};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -31,7 +32,7 @@ impl log::Log for StderrLog {
     }
     fn log(&self, record: &log::Record<'_>) {
         if !std::io::stderr().is_terminal() || !std::io::stdout().is_terminal() {
-            eprintln!("bpf: {} {}", record.level(), record.args());
+            say(format_args!("bpf: {} {}", record.level(), record.args()));
         }
     }
     fn flush(&self) {}

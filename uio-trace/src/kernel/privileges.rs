@@ -54,7 +54,7 @@ impl Privileges {
 
     /// Without these nothing at all can be traced.
     pub fn cannot_trace(self) -> bool {
-        !self.has(CAP_SYS_ADMIN) && !(self.has(CAP_BPF) && self.has(CAP_PERFMON))
+        !(self.has(CAP_SYS_ADMIN) || self.has(CAP_BPF) && self.has(CAP_PERFMON))
     }
 }
 

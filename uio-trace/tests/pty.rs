@@ -1,0 +1,527 @@
+//! `top` on a real terminal: it is afterwards what it was before, however the program ends.
+//!
+//! The loop under test is the program's own (`app::top::show`), over made-up events, since the kernel the tests run on may
+//! refuse tracing. Each test opens a pseudo-terminal and runs [`child`] of this same file in it.
+#![allow(clippy::unwrap_used, reason = "a test without a terminal has failed")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use uio_trace::app::{
+    signals::Stop,
+    top::{Live, show},
+};
+use uio_trace::error::AppError;
+use uio_trace::event::{
+    DeviceKey, Event, EventKind, HistogramReading, KernelPtr, UioDeviceInfo, UioOp, UioPresence,
+    UioSeriesReading,
+};
+use uio_trace::model::snapshot::{Meta, Snapshot, UioLock};
+use uio_trace::say::say;
+
+/// What [`child`] is to do; not set: it is not a child.
+const MODE: &str = "UIO_TRACE_PTY_TEST";
+/// For what takes a few frames; much longer than needed, for machines that do other things.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// An end must come within this.
+const QUIT: Duration = Duration::from_secs(5);
+const SIZE: (u16, u16) = (80, 24);
+
+/// Events that nothing made.
+struct MadeUp {
+    mode: String,
+    told: bool,
+    readings: u64,
+}
+
+impl Live for MadeUp {
+    async fn step(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
+        if self.told {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            return Ok(());
+        }
+        self.told = true;
+        let device = UioDeviceInfo {
+            minor: 0,
+            name: "made-up".into(),
+            version: "1".into(),
+        };
+        let kinds = [
+            EventKind::UioLockKind(UioLock::Mutex),
+            EventKind::UioPresence(UioPresence::Present),
+            EventKind::UioDevices(vec![device]),
+        ];
+        kinds.into_iter().for_each(|kind| sink(Event { ts_ns: 1, kind }));
+        Ok(())
+    }
+
+    fn catch_up(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
+        self.readings += 1;
+        if self.readings > 1 {
+            match self.mode.as_str() {
+                "panic" => panic!("as asked"),
+                "fail" => return Err(AppError::Failed("the made-up map cannot be read".into())),
+                _ => {}
+            }
+        }
+        let histogram = || HistogramReading {
+            sum: self.readings * 1_000_000,
+            min: 900,
+            max: 1100,
+            buckets: vec![(63, self.readings * 1000)],
+        };
+        let reading = UioSeriesReading {
+            device: DeviceKey {
+                minor: 0,
+                generation: 0,
+            },
+            idev: KernelPtr(1),
+            op: UioOp::Write,
+            first_ns: 1,
+            count: self.readings * 1000,
+            contended: self.readings * 1000,
+            driver_waits: 0,
+            driver_wait_ns: 0,
+            errors: BTreeMap::new(),
+            latency: histogram(),
+            wait: histogram(),
+            hold: histogram(),
+        };
+        let ts_ns = self.readings * 1_000_000_000;
+        for kind in [EventKind::UioReading(vec![reading]), EventKind::Tick] {
+            sink(Event { ts_ns, kind });
+        }
+        Ok(())
+    }
+
+    fn shape(&self, _snapshot: &mut Snapshot) {}
+}
+
+/// Not a test by itself: what the tests run in their terminals, as the program's `main` does it.
+#[test]
+fn child() {
+    let Ok(mode) = std::env::var(MODE) else {
+        return;
+    };
+    let meta = Meta {
+        schema_version: 1,
+        tool: "uio-trace".into(),
+        host: "made-up-host".into(),
+        kernel: "6.1".into(),
+        boot_id: String::new(),
+        started: "2026-01-01T00:00:00Z".into(),
+        started_ns: 0,
+        probes: Vec::new(),
+        rcu: BTreeMap::new(),
+    };
+    let mut live = MadeUp {
+        mode: mode.clone(),
+        told: false,
+        readings: 0,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let ended = runtime.block_on(async {
+        let mut stop = Stop::new().unwrap();
+        show(&mut live, meta, &mut stop).await
+    });
+    say("detaching");
+    if mode == "slow to detach" {
+        std::thread::sleep(PATIENCE);
+    }
+    let code = match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&error);
+            error.exit_code()
+        }
+    };
+    std::process::exit(i32::from(code));
+}
+
+/// A pseudo-terminal, and what is on it.
+struct Terminal {
+    master: Option<Arc<File>>,
+    slave: OwnedFd,
+    before: libc::termios,
+    screen: Arc<Mutex<vt100::Parser>>,
+    ending: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
+}
+
+fn attributes(fd: RawFd) -> libc::termios {
+    // SAFETY: all zeros is a value of this struct of integers.
+    let mut found = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is a termios for the call to fill.
+    assert_eq!(unsafe { libc::tcgetattr(fd, &raw mut found) }, 0);
+    found
+}
+
+impl Terminal {
+    fn open((columns, rows): (u16, u16)) -> Terminal {
+        // Not openpty(3), which cannot close on exec: a child must not keep another test's terminal open.
+        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        // SAFETY: plain flags; the result is checked.
+        let master = unsafe { libc::posix_openpt(flags) };
+        assert!(master >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: a new descriptor that nobody else owns.
+        let master = unsafe { File::from_raw_fd(master) };
+        // SAFETY: an open pseudo-terminal; unlocked, its other side can be asked for.
+        let slave = unsafe {
+            assert_eq!(libc::unlockpt(master.as_raw_fd()), 0);
+            libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags)
+        };
+        assert!(slave >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: a new descriptor that nobody else owns.
+        let slave = unsafe { OwnedFd::from_raw_fd(slave) };
+        set_size(&master, columns, rows);
+
+        // Not what a terminal usually is: "as before" must not be "sane".
+        let mut unusual = attributes(slave.as_raw_fd());
+        unusual.c_cc[libc::VERASE] = 8;
+        unusual.c_lflag &= !libc::ECHOK;
+        unusual.c_iflag |= libc::IXANY;
+        // SAFETY: an open terminal and whole attributes.
+        let set = unsafe { libc::tcsetattr(slave.as_raw_fd(), libc::TCSANOW, &raw const unusual) };
+        assert_eq!(set, 0);
+
+        let master = Arc::new(master);
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(cells(rows), cells(columns), 0)));
+        let ending = Arc::new(AtomicBool::new(false));
+        let reader = std::thread::spawn({
+            let (master, screen, ending) = (master.clone(), screen.clone(), ending.clone());
+            move || read(&master, &screen, &ending)
+        });
+        Terminal {
+            master: Some(master),
+            before: attributes(slave.as_raw_fd()),
+            slave,
+            screen,
+            ending,
+            reader: Some(reader),
+        }
+    }
+
+    fn spawn(&self, command: &mut Command) -> Child {
+        let stdio = || self.slave.try_clone().unwrap();
+        command.stdin(stdio()).stdout(stdio()).stderr(stdio());
+        // SAFETY: both calls are async-signal-safe; the terminal is descriptor 0 by then.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            })
+        };
+        command.spawn().unwrap()
+    }
+
+    /// The screens, over made-up events.
+    fn start(&self, mode: &str) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+            .env(MODE, mode)
+            .env("TERM", "xterm-256color")
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("NO_COLOR")
+            .current_dir(std::env::temp_dir());
+        self.spawn(&mut command)
+    }
+
+    fn parser(&self) -> MutexGuard<'_, vt100::Parser> {
+        self.screen.lock().unwrap()
+    }
+
+    /// Waits until the screen is as wanted.
+    #[track_caller]
+    fn wait(&self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
+        let begin = Instant::now();
+        while !wanted(self.parser().screen()) {
+            let shown = self.parser().screen().contents();
+            assert!(begin.elapsed() < PATIENCE, "no {what} on:\n{shown}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for a text on the screens.
+    #[track_caller]
+    fn shows(&self, text: &str) {
+        self.wait(text, |screen| {
+            screen.alternate_screen() && screen.contents().contains(text)
+        });
+    }
+
+    fn press(&self, keys: &str) {
+        self.master
+            .as_ref()
+            .unwrap()
+            .as_ref()
+            .write_all(keys.as_bytes())
+            .unwrap();
+    }
+
+    fn resize(&self, (columns, rows): (u16, u16)) {
+        self.parser().screen_mut().set_size(cells(rows), cells(columns));
+        set_size(self.master.as_ref().unwrap(), columns, rows);
+    }
+
+    /// The terminal is as if nothing had been: attributes, main screen, cursor.
+    #[track_caller]
+    fn is_as_before(&self) {
+        let (before, after) = (&self.before, attributes(self.slave.as_raw_fd()));
+        assert_eq!(before.c_iflag, after.c_iflag);
+        assert_eq!(before.c_oflag, after.c_oflag);
+        assert_eq!(before.c_cflag, after.c_cflag);
+        assert_eq!(before.c_lflag, after.c_lflag);
+        assert_eq!(before.c_cc, after.c_cc);
+        self.wait("main screen with a cursor", |screen| {
+            !screen.alternate_screen() && !screen.hide_cursor()
+        });
+    }
+
+    /// Nobody is at the terminal any more.
+    fn hang_up(&mut self) {
+        self.ending.store(true, Ordering::SeqCst);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        self.master = None;
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}
+
+fn cells(count: u16) -> NonZeroU16 {
+    NonZeroU16::new(count).unwrap()
+}
+
+fn set_size(terminal: &File, columns: u16, rows: u16) {
+    let size = libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: an open terminal and a whole winsize.
+    let set = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    assert_eq!(set, 0);
+}
+
+/// What the terminal prints, to its screen.
+fn read(master: &File, screen: &Mutex<vt100::Parser>, ending: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    while !ending.load(Ordering::SeqCst) {
+        let mut poll = libc::pollfd {
+            fd: master.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one whole pollfd.
+        if unsafe { libc::poll(&raw mut poll, 1, 20) } > 0 {
+            let mut master = master;
+            match master.read(&mut bytes) {
+                Ok(count) => screen.lock().unwrap().process(&bytes[..count]),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn signal(child: &Child, signal: libc::c_int) {
+    // SAFETY: a child that has not been waited for, so its id is its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+}
+
+/// Waits for the end, which must come soon.
+#[track_caller]
+fn ended(child: &mut Child) -> ExitStatus {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begin.elapsed() > QUIT {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("still running after {QUIT:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn q_quits() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("");
+    terminal.shows("made-up-host");
+    terminal.press("2");
+    terminal.shows("made-up ");
+    let raw = attributes(terminal.slave.as_raw_fd()).c_lflag;
+    assert_eq!(
+        raw & (libc::ICANON | libc::ECHO),
+        0,
+        "keys come one by one and unseen"
+    );
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    terminal.is_as_before();
+}
+
+#[test]
+fn ctrl_c_quits() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("");
+    terminal.shows("made-up-host");
+    terminal.press("\x03");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    terminal.is_as_before();
+}
+
+#[test]
+fn a_tiny_terminal_says_so_and_may_grow() {
+    let terminal = Terminal::open((20, 5));
+    let mut child = terminal.start("");
+    terminal.shows("60x15");
+    terminal.resize(SIZE);
+    terminal.shows("made-up-host");
+    terminal.resize((20, 5));
+    terminal.shows("60x15");
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    terminal.is_as_before();
+}
+
+#[test]
+fn signals_end_it_well() {
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let terminal = Terminal::open(SIZE);
+        let mut child = terminal.start("");
+        terminal.shows("made-up-host");
+        signal(&child, number);
+        assert_eq!(ended(&mut child).code(), Some(0), "signal {number}");
+        terminal.is_as_before();
+    }
+}
+
+#[test]
+fn a_signal_while_detaching_ends_it_at_once() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("slow to detach");
+    terminal.shows("made-up-host");
+    terminal.press("q");
+    terminal.wait("detaching", |screen| {
+        !screen.alternate_screen() && screen.contents().contains("detaching")
+    });
+    // As any terminal does now, since it is no longer raw.
+    terminal.press("\x03");
+    assert_eq!(ended(&mut child).signal(), Some(libc::SIGINT));
+    terminal.is_as_before();
+}
+
+#[test]
+fn a_panic_leaves_the_terminal_and_its_message() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("panic");
+    terminal.wait("message", |screen| {
+        !screen.alternate_screen() && screen.contents().contains("as asked")
+    });
+    assert_eq!(ended(&mut child).code(), Some(101));
+    terminal.is_as_before();
+}
+
+#[test]
+fn an_error_is_told_after_the_screens() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("fail");
+    terminal.wait("message", |screen| {
+        !screen.alternate_screen()
+            && screen
+                .contents()
+                .contains("uio-trace: the made-up map cannot be read")
+    });
+    assert_eq!(ended(&mut child).code(), Some(1));
+    terminal.is_as_before();
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let mut terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("");
+    terminal.shows("made-up-host");
+    terminal.hang_up();
+    // The signal or the failed read, whichever is first; not a panic over a message nobody can read.
+    let code = ended(&mut child).code();
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
+}
+
+#[test]
+fn w_writes_what_is_shown() {
+    let folder = std::env::temp_dir().join(format!("uio-trace-pty-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let terminal = Terminal::open(SIZE);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(MODE, "")
+        .env("TERM", "xterm")
+        .current_dir(&folder);
+    let mut child = terminal.spawn(&mut command);
+    terminal.press("2");
+    terminal.shows("made-up ");
+    terminal.press("w");
+    terminal.shows("written: uio-trace-made-up-host-");
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    let files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|f| f.unwrap().path())
+        .collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    let types: Vec<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|record| record["type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(types.first().map(String::as_str), Some("meta"));
+    assert!(types.iter().any(|t| t == "uio_device"), "{types:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The program itself, before it traces anything.
+#[test]
+fn a_terminal_without_a_cursor_gets_text() {
+    for term in [Some("dumb"), None] {
+        let terminal = Terminal::open(SIZE);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uio-trace"));
+        match term {
+            Some(term) => command.env("TERM", term),
+            None => command.env_remove("TERM"),
+        };
+        let mut child = terminal.spawn(&mut command);
+        assert_eq!(ended(&mut child).code(), Some(2), "{term:?}");
+        terminal.wait("advice", |screen| {
+            let text = screen.contents().replace('\n', "");
+            text.contains("uio-trace hist 1") && text.contains("TERM")
+        });
+        assert!(!terminal.parser().screen().alternate_screen());
+        terminal.is_as_before();
+    }
+}
