@@ -148,9 +148,16 @@ fn by_exit(options: &Options) -> Result<Value> {
         std::thread::yield_now();
     }
     words.word(GO).store(1, Ordering::Release);
+    // Asked again and again rather than waited for: a sleeping parent would add the time of its own waking.
     let mut status = 0;
-    // SAFETY: `status` is a valid place for the result.
-    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+    let ended = loop {
+        // SAFETY: `status` is a valid place for the result.
+        let ended = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
+        if ended != 0 {
+            break ended;
+        }
+        std::hint::spin_loop();
+    };
     let reaped_at = monotonic_ns();
     if ended != child || words.word(READY).load(Ordering::Acquire) == READY_FAILED {
         bail!("the child could not set its contexts up (try a higher /proc/sys/fs/aio-max-nr)");

@@ -79,6 +79,8 @@ fn cases() -> Vec<Case> {
         full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)),
         full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)),
         full("uio_hold_200us_4_writers", |_| uio::timing(4, 200, false)),
+        full("uio_hold_2ms_2_writers", |_| uio::timing(2, 2000, false)),
+        full("uio_hold_2ms_4_writers", |_| uio::timing(4, 2000, false)),
         full("uio_spin_20us_1_writer", |_| uio::timing(1, 20, true)),
         full("uio_spin_20us_2_writers", |_| uio::timing(2, 20, true)),
         full("uio_spin_20us_4_writers", |_| uio::timing(4, 20, true)),
