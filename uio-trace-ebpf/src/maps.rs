@@ -17,7 +17,7 @@ pub static LIFECYCLE: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
 /// Slow operations, in a ring of their own so that a flood of them cannot drown the lifecycle.
 #[map]
-pub static SLOW: RingBuf = RingBuf::with_byte_size(1 << 18, 0);
+pub static SLOW: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
 /// Counters of `uio_trace_common::loss`. Per CPU: no shared cache line on the hot path.
 #[map]

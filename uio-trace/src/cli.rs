@@ -53,7 +53,7 @@ pub struct TraceArgs {
     /// Messages of the BPF programs, to standard error
     #[arg(long)]
     pub bpf_log: bool,
-    /// Size of the event rings in KiB, a power of two (default: 1024 and 256)
+    /// Size of the event rings in KiB, a power of two (default: 1024)
     #[arg(long, value_name = "KIB", hide_short_help = true)]
     pub ring_kib: Option<u32>,
 }

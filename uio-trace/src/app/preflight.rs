@@ -31,13 +31,19 @@ const SUBJECTS: [Subject; 3] = [Subject::Uio, Subject::Aio, Subject::PercpuRef];
 /// [`AppError::Kernel`] naming what is missing: lockdown mode, BTF, or the first hook's reason.
 pub fn can_trace(facts: &KernelFacts, probes: &[Probe]) -> Result<(), AppError> {
     let works = |subject: Subject| {
-        let mut required = probes.iter().filter(|p| p.required && p.subject == subject.name()).peekable();
+        let mut required = probes
+            .iter()
+            .filter(|p| p.required && p.subject == subject.name())
+            .peekable();
         required.peek().is_some() && required.all(|p| p.state == ProbeState::Attached)
     };
     if SUBJECTS.into_iter().any(works) {
         return Ok(());
     }
-    Err(AppError::Kernel(why_not(facts, probes.iter().filter(|p| p.state == ProbeState::Failed))))
+    Err(AppError::Kernel(why_not(
+        facts,
+        probes.iter().filter(|p| p.state == ProbeState::Failed),
+    )))
 }
 
 fn why_not<'a>(facts: &KernelFacts, probes: impl Iterator<Item = &'a Probe>) -> String {
@@ -52,7 +58,9 @@ fn why_not<'a>(facts: &KernelFacts, probes: impl Iterator<Item = &'a Probe>) -> 
         return format!("this kernel has no BTF ({reason}); it needs CONFIG_DEBUG_INFO_BTF=y");
     }
     let failed: Vec<&Probe> = probes.collect();
-    let refused = failed.iter().find(|p| p.reason.as_deref().is_some_and(|r| r.contains(REFUSED)));
+    let refused = failed
+        .iter()
+        .find(|p| p.reason.as_deref().is_some_and(|r| r.contains(REFUSED)));
     if let Some(probe) = refused {
         // Allowed by its capabilities and refused all the same: only lockdown does that.
         return format!(
@@ -127,7 +135,10 @@ mod tests {
             probe(Subject::Uio, true, ProbeState::Waiting, None),
         ];
         let text = refusal(&facts(Lockdown::Unknown, true), &lock_only);
-        assert!(text.contains("locked-down kernel") && text.contains("kill_ioctx"), "{text}");
+        assert!(
+            text.contains("locked-down kernel") && text.contains("kill_ioctx"),
+            "{text}"
+        );
 
         let aio = [
             probe(Subject::Aio, true, ProbeState::Attached, None),
@@ -138,7 +149,12 @@ mod tests {
 
     #[test]
     fn the_reason_named_is_the_real_one() {
-        let failed = [probe(Subject::Aio, true, ProbeState::Failed, Some("kprobe: No such file or directory"))];
+        let failed = [probe(
+            Subject::Aio,
+            true,
+            ProbeState::Failed,
+            Some("kprobe: No such file or directory"),
+        )];
         assert!(refusal(&facts(Lockdown::Integrity, true), &failed).contains("locked down (integrity)"));
         assert!(refusal(&facts(Lockdown::None, false), &failed).contains("CONFIG_DEBUG_INFO_BTF"));
         assert!(refusal(&facts(Lockdown::None, true), &failed).contains("No such file or directory"));

@@ -14,6 +14,7 @@ use crate::{
 };
 use std::{io::IsTerminal, time::Duration};
 use tokio::time::{Interval, MissedTickBehavior, interval};
+use uio_trace_common::loss;
 
 /// How often the uio module, sysfs and online CPUs are looked at: a module that comes is attached within this time.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
@@ -226,6 +227,9 @@ impl Tracer {
         counts.insert("decode_error".into(), self.rejected);
         self.look_around()?;
         let readings = self.series.read(&self.session)?;
+        // Counted into histograms: the series themselves say how many, so the hot path need not count twice.
+        let aggregated = readings.iter().map(|reading| reading.count).sum();
+        counts.insert(loss::name(loss::UIO_AGGREGATED).into(), aggregated);
         self.tell(EventKind::UioReading(readings));
         self.tell(EventKind::Counters(counts));
         self.tell(EventKind::Tick);

@@ -3,6 +3,7 @@
 use super::{
     catalog::{Attachment, Method},
     plan::Attacher,
+    tracefs::{KretprobeEvent, Kretprobes},
 };
 use aya::{
     Btf, Ebpf,
@@ -15,7 +16,7 @@ use aya::{
         tp_btf::BtfTracePointLinkId,
     },
 };
-use std::io;
+use std::{io, os::fd::AsFd};
 
 /// Attachment of one program.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub enum Link {
     Fexit(&'static str, FExitLinkId),
     /// kprobe or kretprobe
     Probe(&'static str, KProbeLinkId),
+    /// kretprobe with room for many callers
+    ManyCallers(KretprobeEvent),
     /// tp_btf
     TpBtf(&'static str, BtfTracePointLinkId),
     /// Breakpoint: one event per CPU.
@@ -49,6 +52,8 @@ pub struct AyaAttacher<'a> {
     pub address_of: &'a dyn Fn(&str) -> Option<u64>,
     /// CPUs online now.
     pub cpus: &'a [u32],
+    /// kretprobes by way of tracefs; `None`: not mounted, then the kernel's few instances must do.
+    pub kretprobes: Option<&'a mut Kretprobes>,
 }
 
 fn missing(program: &str) -> String {
@@ -112,6 +117,15 @@ impl AyaAttacher<'_> {
         if program.fd().is_err() {
             program.load().map_err(|e| explain(&e))?;
         }
+        if attachment.method == Method::Kretprobe
+            && let Some(kretprobes) = &mut self.kretprobes
+        {
+            let program = program.fd().map_err(|e| explain(&e))?;
+            // Where tracefs refuses, the plain way is tried: few instances are better than none.
+            if let Ok(event) = kretprobes.attach(attachment.target, program.as_fd()) {
+                return Ok(Link::ManyCallers(event));
+            }
+        }
         let link = program.attach(attachment.target, 0).map_err(|e| explain(&e))?;
         Ok(Link::Probe(attachment.program, link))
     }
@@ -125,7 +139,7 @@ impl AyaAttacher<'_> {
             cpus: Vec::new(),
         };
         if let Err(reason) = attach_cpus(self.ebpf, &mut link, self.cpus) {
-            detach(self.ebpf, link);
+            self.detach(link);
             return Err(reason);
         }
         Ok(link)
@@ -175,8 +189,13 @@ pub fn attach_cpus(ebpf: &mut Ebpf, link: &mut Link, cpus: &[u32]) -> Result<(),
 }
 
 /// Detaches; failures are of no consequence, the kernel detaches with the descriptors.
-pub fn detach(ebpf: &mut Ebpf, link: Link) {
+pub fn detach(ebpf: &mut Ebpf, kretprobes: Option<&mut Kretprobes>, link: Link) {
     match link {
+        Link::ManyCallers(event) => {
+            if let Some(kretprobes) = kretprobes {
+                kretprobes.remove(event);
+            }
+        }
         Link::Fentry(name, id) => {
             if let Some(Ok(program)) = ebpf.program_mut(name).map(<&mut FEntry>::try_from) {
                 let _ = program.detach(id);
@@ -272,6 +291,6 @@ impl Attacher for AyaAttacher<'_> {
     }
 
     fn detach(&mut self, handle: Link) {
-        detach(self.ebpf, handle);
+        detach(self.ebpf, self.kretprobes.as_deref_mut(), handle);
     }
 }

@@ -4,3 +4,4 @@ pub mod attach;
 pub mod catalog;
 pub mod plan;
 pub mod session;
+pub mod tracefs;

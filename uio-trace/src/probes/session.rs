@@ -4,6 +4,7 @@ use super::{
     attach::{AyaAttacher, Link, attach_cpus, detach},
     catalog::{CATALOG, Hook, Subject},
     plan::{self, Outcome},
+    tracefs::Kretprobes,
 };
 use crate::{
     kernel::{
@@ -100,11 +101,13 @@ pub struct Changes {
 
 /// The tracing session.
 pub struct Session {
+    // Before the object: definitions are removed when nothing is attached to them any more.
+    hooks: Vec<Attached>,
+    kretprobes: Option<Kretprobes>,
     ebpf: Ebpf,
     aya_btf: Option<AyaBtf>,
     root: Root,
     facts: KernelFacts,
-    hooks: Vec<Attached>,
     cpus: Vec<u32>,
     uio: Option<UioInstance>,
     uio_layout: Option<UioLayout>,
@@ -200,11 +203,12 @@ impl Session {
 
         let addresses = breakpoint_addresses(&facts);
         let mut session = Session {
+            hooks: Vec::new(),
+            kretprobes: Kretprobes::new(),
             ebpf,
             aya_btf,
             root,
             facts,
-            hooks: Vec::new(),
             cpus,
             uio: None,
             uio_layout: None,
@@ -239,6 +243,7 @@ impl Session {
                         btf: self.aya_btf.as_ref(),
                         address_of: &|name| self.addresses.get(name).copied(),
                         cpus: &self.cpus,
+                        kretprobes: self.kretprobes.as_mut(),
                     };
                     plan::try_hook(hook, &self.facts, &mut attacher)
                 }
@@ -330,6 +335,7 @@ impl Session {
                 btf: self.aya_btf.as_ref(),
                 address_of: &|_| None,
                 cpus: &self.cpus,
+                kretprobes: self.kretprobes.as_mut(),
             };
             let outcome = plan::try_hook(hook, &ModuleFacts(&self.facts), &mut attacher);
             let failed = outcome.probe.state != ProbeState::Attached;
@@ -358,7 +364,7 @@ impl Session {
                 continue;
             }
             for link in attached.outcome.handles.drain(..) {
-                detach(&mut self.ebpf, link);
+                detach(&mut self.ebpf, self.kretprobes.as_mut(), link);
             }
             attached.outcome = plan::waiting(attached.hook);
         }

@@ -1,4 +1,6 @@
-//! Numbers for people: three significant digits and a unit.
+//! Figures in columns: three significant digits and a unit, in a width that is known beforehand. What is the same for
+//! every reader is in [`crate::format`]; here the micro sign depends on the terminal and units are padded, so that
+//! right-aligned figures line up.
 
 /// Three significant digits.
 fn three(value: f64) -> String {
@@ -88,27 +90,9 @@ pub fn percent_of(part: u64, whole: u64) -> String {
 
 /// UTC time of day, given that `started` (RFC 3339, UTC) was `elapsed_ns` ago.
 pub fn time_of_day(started: &str, elapsed_ns: u64) -> Option<String> {
-    let (_, time) = started.split_once('T')?;
-    let mut parts = time.get(..8)?.split(':').map(|p| p.parse::<u64>().ok());
-    let (h, m, s) = (parts.next()??, parts.next()??, parts.next()??);
-    let fraction = time
-        .get(8..)
-        .and_then(|t| t.strip_prefix('.'))
-        .map(|t| {
-            t.chars()
-                .take_while(char::is_ascii_digit)
-                .take(9)
-                .collect::<String>()
-        })
-        .and_then(|digits| format!("{digits:0<9}").parse::<u64>().ok())
-        .unwrap_or(0);
-    let seconds = h * 3600 + m * 60 + s + (fraction + elapsed_ns) / 1_000_000_000;
-    Some(format!(
-        "{:02}:{:02}:{:02}Z",
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60
-    ))
+    let now = crate::format::rfc3339(crate::format::parse_rfc3339(started)?.checked_add(elapsed_ns)?);
+    let (_, time) = now.split_once('T')?;
+    time.get(..8).map(|time| format!("{time}Z"))
 }
 
 #[cfg(test)]

@@ -450,7 +450,7 @@ pub fn findings() -> Vec<Finding> {
             "aio_serial_destroy",
             Severity::Warning,
             "postgres (4242)",
-            "4 contexts destroyed one after another took 402 ms; together they would take 117 ms",
+            "4 contexts destroyed one after another took 404 ms; together they would take 120 ms",
             0.001,
         ),
     ]
