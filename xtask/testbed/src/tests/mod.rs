@@ -76,24 +76,24 @@ fn cases() -> Vec<Case> {
         smoke("check_attaches", check::attaches),
         smoke("uio_exact_counts", uio::exact_counts),
         full("uio_errors_by_errno", uio::errors_by_errno),
-        full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)),
-        full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)),
-        full("uio_hold_200us_4_writers", |_| uio::timing(4, 200, false)),
-        full("uio_hold_2ms_2_writers", |_| uio::timing(2, 2000, false)),
-        full("uio_hold_2ms_4_writers", |_| uio::timing(4, 2000, false)),
-        full("uio_spin_20us_1_writer", |_| uio::timing(1, 20, true)),
-        full("uio_spin_20us_2_writers", |_| uio::timing(2, 20, true)),
-        full("uio_spin_20us_4_writers", |_| uio::timing(4, 20, true)),
+        full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)).timed(),
+        full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)).timed(),
+        full("uio_hold_200us_4_writers", |_| uio::timing(4, 200, false)).timed(),
+        full("uio_hold_2ms_2_writers", |_| uio::timing(2, 2000, false)).timed(),
+        full("uio_hold_2ms_4_writers", |_| uio::timing(4, 2000, false)).timed(),
+        full("uio_spin_20us_1_writer", |_| uio::timing(1, 20, true)).timed(),
+        full("uio_spin_20us_2_writers", |_| uio::timing(2, 20, true)).timed(),
+        full("uio_spin_20us_4_writers", |_| uio::timing(4, 20, true)).timed(),
         full(
             "uio_waits_stay_with_their_device",
             uio::waits_stay_with_their_device,
         ),
-        smoke("aio_exit_1", |_| aio::by_exit(1)),
-        smoke("aio_exit_4", |_| aio::by_exit(4)),
-        full("aio_exit_64", |_| aio::by_exit(64)),
-        smoke("aio_destroy_4", |_| aio::by_destroy(4)),
-        full("aio_destroy_64", |_| aio::by_destroy(64)),
-        full("aio_exit_with_io_in_flight", aio::io_in_flight),
+        smoke("aio_exit_1", |_| aio::by_exit(1)).timed(),
+        smoke("aio_exit_4", |_| aio::by_exit(4)).timed(),
+        full("aio_exit_64", |_| aio::by_exit(64)).timed(),
+        smoke("aio_destroy_4", |_| aio::by_destroy(4)).timed(),
+        full("aio_destroy_64", |_| aio::by_destroy(64)).timed(),
+        full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
         full("aio_process_without_contexts", aio::without_contexts),
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
@@ -125,7 +125,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             continue;
         }
         count += 1;
-        let result = (case.run)(&guest);
+        let result = case.judge(&guest);
         failed |= result.is_err();
         report::test(case.name, &result);
     }
