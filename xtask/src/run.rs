@@ -57,7 +57,7 @@ pub fn main(arguments: &RunArgs) -> Result<()> {
     if once {
         dump(&kernel, &programs, &job)
     } else {
-        interactive(&kernel, &programs, job, None)
+        interactive(&kernel, &programs, job, 4)
     }
 }
 
@@ -123,7 +123,7 @@ fn dump(kernel: &Kernel, programs: &Programs, job: &Job) -> Result<()> {
 }
 
 /// A guest on this terminal.
-pub fn interactive(kernel: &Kernel, programs: &Programs, mut job: Job, smp: Option<u32>) -> Result<()> {
+pub fn interactive(kernel: &Kernel, programs: &Programs, mut job: Job, smp: u32) -> Result<()> {
     if !terminal::is_interactive() {
         bail!("this needs a terminal");
     }
@@ -133,7 +133,7 @@ pub fn interactive(kernel: &Kernel, programs: &Programs, mut job: Job, smp: Opti
         kind,
     });
     let mut guest = vm::prepare(kernel, programs, &job, "run")?;
-    guest.smp = smp.unwrap_or(guest.smp);
+    guest.smp = smp;
     progress(format!("booting {} (some ten seconds)", kernel.release));
     attended(&guest)
 }

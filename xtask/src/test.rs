@@ -187,9 +187,6 @@ fn guest(
         terminal: None,
     };
     let mut guest = vm::prepare(&kernel, programs, &job, "test")?;
-    // An idle processor that has to be woken through the host makes every hand-over of a lock tens of microseconds
-    // longer, which is neither hold nor wait.
-    guest.append = "idle=poll".to_owned();
     guest.limit = Duration::from_secs(1500);
     guest.silence = Duration::from_secs(180);
     progress(format!("booting {} ({set} tests)", kernel.release));

@@ -30,9 +30,9 @@ pub struct VmArgs {
     /// A kernel of the table: 6.12, 6.1, 6.12-rt, 5.10, sid.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// Processors (default: as many as this machine has, from 2 to 4).
-    #[arg(long)]
-    smp: Option<u32>,
+    /// Processors.
+    #[arg(long, default_value_t = 4)]
+    smp: u32,
     /// Memory in MiB.
     #[arg(long, default_value_t = 1024)]
     mem: u32,
@@ -79,7 +79,7 @@ pub fn main(arguments: &VmArgs) -> Result<()> {
         return crate::run::interactive(&kernel, &programs, job, arguments.smp);
     }
     let mut guest = prepare(&kernel, &programs, &job, "vm")?;
-    guest.smp = arguments.smp.unwrap_or(guest.smp);
+    guest.smp = arguments.smp;
     guest.memory = arguments.mem;
     guest.icount = arguments.icount;
     guest.kvm &= !arguments.icount;
@@ -100,13 +100,6 @@ pub fn main(arguments: &VmArgs) -> Result<()> {
 /// Loaded unless a job says otherwise: devices with known hold times.
 pub fn default_modules() -> Vec<String> {
     vec!["uio_testbed devices=2".to_owned()]
-}
-
-/// Processors of a guest: not more than there really are, since one that is not running while others spin for what
-/// it holds is a sight of the host, not of the kernel. At least two: one alone never contends.
-fn processors() -> u32 {
-    let real = std::thread::available_parallelism().map_or(2, usize::from);
-    u32::try_from(real.clamp(2, 4)).unwrap_or(2)
 }
 
 /// Everything before the start of a guest: QEMU, modules, initramfs.
@@ -133,7 +126,7 @@ pub fn prepare(kernel: &Kernel, programs: &Programs, job: &Job, name: &str) -> R
         name,
         image: kernel.image(),
         initramfs,
-        smp: processors(),
+        smp: 4,
         memory: 1024,
         icount: false,
         kvm: kvm_works(&kernel.image(), &cache, &folder),

@@ -37,6 +37,10 @@ pub struct Options {
     /// Pin thread n to processor n, so that the measure does not contain migrations.
     #[arg(long)]
     pub pin: bool,
+    /// Threads of real-time priority: nothing else (the tool's own user side, a writer that was just woken) runs
+    /// between a write and the look at the clock after it.
+    #[arg(long)]
+    pub fifo: bool,
 }
 
 struct Writer {
@@ -91,6 +95,11 @@ fn open(device: &str) -> Result<File> {
 fn write(index: usize, device: String, file: &File, barrier: &Barrier, options: &Options) -> Writer {
     if options.pin {
         pin(index);
+    }
+    if options.fifo {
+        let priority = libc::sched_param { sched_priority: 10 };
+        // SAFETY: `priority` is a valid sched_param; without the privilege nothing happens.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
     }
     let mut latencies =
         Vec::with_capacity(usize::try_from(options.count.unwrap_or(1 << 16)).unwrap_or(1 << 16));

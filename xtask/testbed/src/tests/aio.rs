@@ -10,8 +10,8 @@ use crate::kernel_modules;
 use crate::tool::{Records, Tool};
 
 const TOLERANCE: f64 = 0.05;
-/// What exit does besides exit_aio, the wake of the parent, and the tool's own probes.
-const FLOOR_NS: f64 = 1_000_000.0;
+/// The wake of who waits: on a translated processor that has gone idle it takes a turn of the host's scheduler.
+const FLOOR_NS: f64 = 3_000_000.0;
 
 fn only_drain<'a>(records: &'a Records, load: &Value) -> Result<&'a Value> {
     let tgid = number(load, "/tgid")?;
@@ -83,7 +83,7 @@ pub fn by_exit(contexts: u64) -> Result<String> {
         if contexts == 1 { "single" } else { "parallel" },
     )?;
     let wall = number(drain, "/wall_ns")? as f64;
-    let exit = number(&load, "/exit_ns")? as f64;
+    let exit = number(&load, "/exit_ns")? as f64 - number(&load, "/exit_without_contexts_ns")? as f64;
     near("wall time", wall, exit, TOLERANCE, FLOOR_NS)?;
     phases(drain)?;
     Ok(format!(

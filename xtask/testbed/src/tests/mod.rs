@@ -53,6 +53,9 @@ struct Case {
     name: &'static str,
     run: Test,
     smoke: bool,
+    /// How often it may be tried. More than once only where two clocks are compared: a guest's processor that the
+    /// host takes away between them is noise, and a wrong figure is wrong every time.
+    attempts: usize,
 }
 
 const fn full(name: &'static str, run: Test) -> Case {
@@ -60,6 +63,7 @@ const fn full(name: &'static str, run: Test) -> Case {
         name,
         run,
         smoke: false,
+        attempts: 1,
     }
 }
 
@@ -68,6 +72,36 @@ const fn smoke(name: &'static str, run: Test) -> Case {
         name,
         run,
         smoke: true,
+        attempts: 1,
+    }
+}
+
+impl Case {
+    const fn timed(mut self) -> Case {
+        self.attempts = 4;
+        self
+    }
+
+    /// The first success, else the last failure.
+    fn judge(&self, guest: &Guest) -> Result<String> {
+        let mut failed = 0;
+        loop {
+            match (self.run)(guest) {
+                Ok(detail) if failed == 0 => return Ok(detail),
+                Ok(detail) => return Ok(format!("{detail} (attempt {})", failed + 1)),
+                Err(error) => {
+                    failed += 1;
+                    if failed >= self.attempts {
+                        return if failed == 1 {
+                            Err(error)
+                        } else {
+                            Err(error.context(format!("{failed} attempts")))
+                        };
+                    }
+                    report::line(&format!("UIO-TRACE-NOTE {} failed once: {error:#}", self.name));
+                }
+            }
+        }
     }
 }
 
@@ -76,22 +110,24 @@ fn cases() -> Vec<Case> {
         smoke("check_attaches", check::attaches),
         smoke("uio_exact_counts", uio::exact_counts),
         full("uio_errors_by_errno", uio::errors_by_errno),
-        full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)),
-        full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)),
-        full("uio_hold_200us_4_writers", |_| uio::timing(4, 200, false)),
-        full("uio_spin_20us_1_writer", |_| uio::timing(1, 20, true)),
-        full("uio_spin_20us_2_writers", |_| uio::timing(2, 20, true)),
-        full("uio_spin_20us_4_writers", |_| uio::timing(4, 20, true)),
+        full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)).timed(),
+        full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)).timed(),
+        full("uio_hold_200us_4_writers", |_| uio::timing(4, 200, false)).timed(),
+        full("uio_hold_2ms_2_writers", |_| uio::timing(2, 2000, false)).timed(),
+        full("uio_hold_2ms_4_writers", |_| uio::timing(4, 2000, false)).timed(),
+        full("uio_spin_20us_1_writer", |_| uio::timing(1, 20, true)).timed(),
+        full("uio_spin_20us_2_writers", |_| uio::timing(2, 20, true)).timed(),
+        full("uio_spin_20us_4_writers", |_| uio::timing(4, 20, true)).timed(),
         full(
             "uio_waits_stay_with_their_device",
             uio::waits_stay_with_their_device,
         ),
-        smoke("aio_exit_1", |_| aio::by_exit(1)),
-        smoke("aio_exit_4", |_| aio::by_exit(4)),
-        full("aio_exit_64", |_| aio::by_exit(64)),
-        smoke("aio_destroy_4", |_| aio::by_destroy(4)),
-        full("aio_destroy_64", |_| aio::by_destroy(64)),
-        full("aio_exit_with_io_in_flight", aio::io_in_flight),
+        smoke("aio_exit_1", |_| aio::by_exit(1)).timed(),
+        smoke("aio_exit_4", |_| aio::by_exit(4)).timed(),
+        full("aio_exit_64", |_| aio::by_exit(64)).timed(),
+        smoke("aio_destroy_4", |_| aio::by_destroy(4)).timed(),
+        full("aio_destroy_64", |_| aio::by_destroy(64)).timed(),
+        full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
         full("aio_process_without_contexts", aio::without_contexts),
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
@@ -123,7 +159,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             continue;
         }
         count += 1;
-        let result = (case.run)(&guest);
+        let result = case.judge(&guest);
         failed |= result.is_err();
         report::test(case.name, &result);
     }

@@ -14,7 +14,7 @@ use crate::tool::{Records, Tool};
 /// The share by which a mean or a total may differ from the independent measure.
 const TOLERANCE: f64 = 0.05;
 /// What uio_write does around irqcontrol, and the tool's own probes, take in a translated guest.
-const PROBES_NS: f64 = 5_000.0;
+const PROBES_NS: f64 = 10_000.0;
 
 /// Writers on two devices: each device has exactly its own.
 pub fn exact_counts(_: &Guest) -> Result<String> {
@@ -138,12 +138,14 @@ pub fn errors_by_errno(_: &Guest) -> Result<String> {
 struct Measured {
     threads: usize,
     writes: f64,
-    /// Sum over threads of the time from first to last write.
-    thread_ns: f64,
+    /// What the typical write has besides its hold: median of latencies less median of holds.
+    rest_ns: f64,
     latency_sum: f64,
     /// Values at the ranks around the 99th percentile.
     latency_p99: (u64, u64),
     held_ns: f64,
+    /// From the first thread's begin to the last one's end.
+    wall_ns: f64,
     hold_p99: (u64, u64),
     records: Records,
 }
@@ -152,7 +154,7 @@ fn measure(device: &Testbed, threads: usize, seconds: f64) -> Result<Measured> {
     device.reset()?;
     let tool = Tool::start(&[])?;
     let line = format!(
-        "uio-write --device {} --threads {threads} --seconds {seconds} --pin",
+        "uio-write --device {} --threads {threads} --seconds {seconds} --fifo",
         device.node()
     );
     let load = workload(&line)?;
@@ -165,10 +167,11 @@ fn measure(device: &Testbed, threads: usize, seconds: f64) -> Result<Measured> {
     Ok(Measured {
         threads,
         writes: writes as f64,
-        thread_ns: own("thread_ns")? as f64,
+        rest_ns: own("latency_ns/p50")? as f64 - percentile(&samples, 0.5) as f64,
         latency_sum: own("latency_ns/sum")? as f64,
         latency_p99: (own("latency_ns/p98_5")?, own("latency_ns/p99_5")?),
         held_ns: truth.held_ns as f64,
+        wall_ns: number(&load, "/wall_ns")? as f64,
         hold_p99: (percentile(&samples, 0.985), percentile(&samples, 0.995)),
         records,
     })
@@ -176,14 +179,20 @@ fn measure(device: &Testbed, threads: usize, seconds: f64) -> Result<Measured> {
 
 /// Hold and wait of a device whose irqcontrol takes a known time.
 ///
-/// Truth of the hold: the module's own clock around irqcontrol. Truth of the wait: what is left of the threads'
-/// time after the holds and the rest, where the rest (system call, copy, the tool's probes, the writer's loop)
-/// is what one writer alone, who never waits, has besides its holds.
+/// Truth of the hold: the module's own clock around irqcontrol. Truth of the wait: what is left of the writes' time
+/// after the holds and the rest, where the rest (system call, copy, the tool's probes) is what a typical write of
+/// one writer alone, who never waits, has besides its hold.
+///
+/// Several writers hand the lock over: whoever releases it wakes the next before uio_write returns, and the next
+/// takes a while to run. Both cost microseconds on a real machine and tens of them in a translated one, where the
+/// wake goes through the host. The first part is in the tool's hold and in neither truth; what both take together
+/// is what the wall time of a lock that is always held has besides holds. Short holds are compared with that
+/// allowance; with a hold of 2 ms it is too small to matter, and there is none.
 pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
     let device = Testbed::find(0)?;
     device.set_hold(hold_us, spin)?;
     let alone = measure(&device, 1, 1.0)?;
-    let rest = (alone.thread_ns - alone.held_ns) / alone.writes;
+    let rest = alone.rest_ns.max(0.0);
     let run = if threads == 1 {
         alone
     } else {
@@ -191,66 +200,92 @@ pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
     };
     device.set_hold(0, false)?;
 
+    let truth = Truth {
+        wait: run.latency_sum - run.held_ns - rest * run.writes,
+        handover: match (threads, hold_us) {
+            (1, _) | (_, 2000..) => 0.0,
+            _ => (run.wall_ns - run.held_ns - rest * run.writes).max(0.0),
+        },
+        rest: rest * run.writes,
+    };
     let figures = run.records.operation(&device.name, "write");
-    let expected = run.thread_ns - run.held_ns - rest * run.writes;
     let per_write = |sum: f64| sum / run.writes / 1e3;
     let detail = format!(
-        "{} writes, hold {:.1} us (module {:.1}), wait {:.1} us (workload {:.1}), rest {:.1} us, {} contended",
+        "{} writes, us each: hold {:.1} (module {:.1}), wait {:.1} (workload {:.1}), rest {:.1}, handover {:.1}; {} contended",
         run.writes,
         per_write(number(figures, "/hold_ns/sum")? as f64),
         per_write(run.held_ns),
         per_write(number(figures, "/wait_ns/sum")? as f64),
-        per_write(expected),
-        rest / 1e3,
+        per_write(truth.wait),
+        per_write(truth.rest),
+        per_write(truth.handover),
         number(figures, "/contended")?,
     );
-    compare(figures, &run, expected).with_context(|| detail.clone())?;
+    compare(figures, &run, &truth).with_context(|| detail.clone())?;
     Ok(detail)
 }
 
-fn compare(figures: &Value, run: &Measured, expected_wait: f64) -> Result<()> {
+/// Totals of a run in nanoseconds, from the workload and the module.
+struct Truth {
+    wait: f64,
+    handover: f64,
+    rest: f64,
+}
+
+fn compare(figures: &Value, run: &Measured, truth: &Truth) -> Result<()> {
     same("writes", number(figures, "/count")?, run.writes as u64)?;
     let contended = number(figures, "/contended")?;
     if contended as f64 > run.writes {
         bail!("{contended} contended writes of {}", run.writes);
     }
-    let hold = &figures["hold_ns"];
-    let latency = &figures["latency_ns"];
+    let (hold, latency) = (&figures["hold_ns"], &figures["latency_ns"]);
     let total = |histogram: &Value| number(histogram, "/sum").map(|sum| sum as f64);
     same("count of holds", number(hold, "/count")?, run.writes as u64)?;
+
     // The tool's hold also has what uio_write does around irqcontrol, and the probes.
-    let floor = PROBES_NS * run.writes;
-    near("total hold", total(hold)?, run.held_ns, TOLERANCE, floor)?;
-    near(
-        "total latency",
-        total(latency)?,
+    let probes = (run.held_ns * TOLERANCE).max(PROBES_NS * run.writes);
+    let (low, high) = (
+        run.held_ns * (1.0 - TOLERANCE),
+        run.held_ns + probes + truth.handover,
+    );
+    between("total hold", total(hold)?, low, high)?;
+    // The writer's clock is outside the system call and the probes, the tool's inside.
+    let (low, high) = (
+        run.latency_sum * (1.0 - 2.0 * TOLERANCE) - truth.rest,
         run.latency_sum,
-        TOLERANCE,
-        floor,
-    )?;
+    );
+    between("total latency", total(latency)?, low, high)?;
     if run.threads == 1 {
         same("waits of a single writer", contended, 0)?;
     } else {
+        let allowed = truth.wait * TOLERANCE + truth.handover;
         near(
             "total wait",
             total(&figures["wait_ns"])?,
-            expected_wait,
-            TOLERANCE,
+            truth.wait,
             0.0,
+            allowed,
         )?;
     }
-    same_bucket("p99 of hold", hold, run.hold_p99)?;
-    same_bucket("p99 of latency", latency, run.latency_p99)
+    same_bucket("p99 of hold", hold, run.hold_p99, truth.handover / run.writes)?;
+    same_bucket("p99 of latency", latency, run.latency_p99, 0.0)
+}
+
+fn between(what: &str, found: f64, low: f64, high: f64) -> Result<()> {
+    if found < low || found > high {
+        bail!("{what} is {found:.0}, should be from {low:.0} to {high:.0}");
+    }
+    Ok(())
 }
 
 /// The 99th percentile may lie in the bucket of the true value or in a neighbour of it (buckets are at most 1/8 of
 /// their lower bound wide). In a steep tail the two clocks, one inside the system call and one outside, need not
 /// put the same write at the same rank: the true value is one between the ranks 98.5 % and 99.5 %.
-fn same_bucket(what: &str, histogram: &Value, truth: (u64, u64)) -> Result<()> {
+fn same_bucket(what: &str, histogram: &Value, truth: (u64, u64), handover: f64) -> Result<()> {
     const BUCKET: f64 = 1.125;
     let found = number(histogram, "/p99")? as f64;
-    let low = truth.0 as f64 / (BUCKET * BUCKET);
-    let high = truth.1 as f64 * BUCKET * BUCKET + PROBES_NS;
+    let low = truth.0 as f64 / (BUCKET * BUCKET) - PROBES_NS;
+    let high = truth.1 as f64 * BUCKET * BUCKET + PROBES_NS + handover;
     if found < low || found > high {
         bail!("{what} is {found}, more than a bucket from {truth:?}");
     }
