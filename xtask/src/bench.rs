@@ -60,16 +60,21 @@ pub fn main(arguments: &BenchArgs) -> Result<()> {
     guest.silence = Duration::from_secs(600);
     let outcome = guest.watch(&mut |_| {})?;
     println!("instructions, {} on one processor", kernel.release);
-    println!("{:<36} {:>10} {:>10} {:>10}", "", "without", "with", "added");
+    println!(
+        "{:<36} {:>10} {:>10} {:>10}  {}",
+        "", "without", "with", "added", "(least to most of the pairs)"
+    );
     for line in outcome.data() {
         let row: Value = serde_json::from_str(line)?;
         let number = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
         let what = row["what"].as_str().unwrap_or_default();
         println!(
-            "{what:<36} {:>10.0} {:>10.0} {:>10.0}",
+            "{what:<36} {:>10.0} {:>10.0} {:>10.0}  ({:.0} to {:.0})",
             number("without"),
             number("with"),
-            number("added")
+            number("added"),
+            number("least"),
+            number("most")
         );
     }
     if let Some(problem) = outcome.problem() {

@@ -183,8 +183,7 @@ fn precheck(attachment: &Attachment, facts: &dyn Facts) -> Option<String> {
             }
         }
         Method::TpBtf => {
-            return (!facts.has_tracepoint(name))
-                .then(|| format!("this kernel has no tracepoint {name} (5.19 and later do)"));
+            return (!facts.has_tracepoint(name)).then(|| format!("this kernel has no tracepoint {name}"));
         }
         Method::Kprobe | Method::Kretprobe | Method::Breakpoint => {}
     }
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     fn the_first_way_that_works_is_taken() {
         let mut fake = Fake::default();
-        let outcome = try_hook(hook("exit_aio"), &Kernel::default(), &mut fake);
+        let outcome = try_hook(hook("io_destroy"), &Kernel::default(), &mut fake);
         assert_eq!(outcome.probe.state, ProbeState::Attached);
         assert_eq!(outcome.probe.method.as_deref(), Some("fentry+fexit"));
         assert_eq!(outcome.probe.reason, None);
@@ -277,13 +276,13 @@ mod tests {
     #[test]
     fn a_refused_half_takes_the_other_half_back_and_says_why() {
         let mut fake = Fake {
-            refuse_programs: vec!["exit_aio_entry"],
+            refuse_programs: vec!["io_destroy_entry"],
             ..Fake::default()
         };
-        let outcome = try_hook(hook("exit_aio"), &Kernel::default(), &mut fake);
+        let outcome = try_hook(hook("io_destroy"), &Kernel::default(), &mut fake);
         assert_eq!(outcome.probe.method.as_deref(), Some("kprobe+kretprobe"));
         assert_eq!(outcome.probe.reason.as_deref(), Some("fentry: refused"));
-        assert_eq!(fake.attached, ["exit_aio_kretprobe", "exit_aio_kprobe"]);
+        assert_eq!(fake.attached, ["io_destroy_kretprobe", "io_destroy_kprobe"]);
     }
 
     #[test]
@@ -333,10 +332,10 @@ mod tests {
         );
 
         let twin = Kernel {
-            twins: vec!["exit_aio"],
+            twins: vec!["__x64_sys_io_destroy", "__arm64_sys_io_destroy"],
             ..Kernel::default()
         };
-        let outcome = try_hook(hook("exit_aio"), &twin, &mut fake);
+        let outcome = try_hook(hook("io_destroy"), &twin, &mut fake);
         assert_eq!(outcome.probe.method.as_deref(), Some("kprobe+kretprobe"));
 
         let no_btf = Kernel {
