@@ -14,7 +14,7 @@ use crate::tool::{Records, Tool};
 /// The share by which a mean or a total may differ from the independent measure.
 const TOLERANCE: f64 = 0.05;
 /// What uio_write does around irqcontrol, and the tool's own probes, take in a translated guest.
-const PROBES_NS: f64 = 10_000.0;
+const PROBES_NS: f64 = 4_000.0;
 
 /// Writers on two devices: each device has exactly its own.
 pub fn exact_counts(_: &Guest) -> Result<String> {
