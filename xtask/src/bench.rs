@@ -61,8 +61,8 @@ pub fn main(arguments: &BenchArgs) -> Result<()> {
     let outcome = guest.watch(&mut |_| {})?;
     println!("instructions, {} on one processor", kernel.release);
     println!(
-        "{:<36} {:>10} {:>10} {:>10}  {}",
-        "", "without", "with", "added", "(least to most of the pairs)"
+        "{:<36} {:>10} {:>10} {:>10}  (least to most of the pairs)",
+        "", "without", "with", "added"
     );
     for line in outcome.data() {
         let row: Value = serde_json::from_str(line)?;

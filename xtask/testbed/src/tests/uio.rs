@@ -15,6 +15,9 @@ use crate::tool::{Records, Tool};
 const TOLERANCE: f64 = 0.05;
 /// What uio_write does around irqcontrol, and the tool's own probes, take in a translated guest.
 const PROBES_NS: f64 = 4_000.0;
+/// Several writers that spin keep more of the guest's processors busy than the machine may have. One that the host
+/// takes away costs its writer time on either side of the tool's clock; sleeping writers hardly ever lose one.
+const SPINNING_TOLERANCE: f64 = 0.25;
 
 /// Writers on two devices: each device has exactly its own.
 pub fn exact_counts(_: &Guest) -> Result<String> {
@@ -209,6 +212,11 @@ pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
             _ => (run.wall_ns - run.held_ns - rest * run.writes).max(0.0),
         },
         rest: rest * run.writes,
+        share: if spin && threads > 1 {
+            SPINNING_TOLERANCE
+        } else {
+            TOLERANCE
+        },
     };
     let figures = run.records.operation(&device.name, "write");
     let per_write = |sum: f64| sum / run.writes / 1e3;
@@ -232,6 +240,8 @@ struct Truth {
     wait: f64,
     handover: f64,
     rest: f64,
+    /// How much a total may differ.
+    share: f64,
 }
 
 fn compare(figures: &Value, run: &Measured, truth: &Truth) -> Result<()> {
@@ -245,7 +255,7 @@ fn compare(figures: &Value, run: &Measured, truth: &Truth) -> Result<()> {
     same("count of holds", number(hold, "/count")?, run.writes as u64)?;
 
     // The tool's hold also has what uio_write does around irqcontrol, and the probes.
-    let probes = (run.held_ns * TOLERANCE).max(PROBES_NS * run.writes);
+    let probes = (run.held_ns * truth.share).max(PROBES_NS * run.writes);
     let (low, high) = (
         run.held_ns * (1.0 - TOLERANCE),
         run.held_ns + probes + truth.handover,
@@ -253,14 +263,14 @@ fn compare(figures: &Value, run: &Measured, truth: &Truth) -> Result<()> {
     between("total hold", total(hold)?, low, high)?;
     // The writer's clock is outside the system call and the probes, the tool's inside.
     let (low, high) = (
-        run.latency_sum * (1.0 - 2.0 * TOLERANCE) - truth.rest,
+        run.latency_sum * (1.0 - 2.0 * truth.share) - truth.rest,
         run.latency_sum,
     );
     between("total latency", total(latency)?, low, high)?;
     if run.threads == 1 {
         same("waits of a single writer", contended, 0)?;
     } else {
-        let allowed = truth.wait * TOLERANCE + truth.handover;
+        let allowed = truth.wait * truth.share + truth.handover;
         near(
             "total wait",
             total(&figures["wait_ns"])?,
