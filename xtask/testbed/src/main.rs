@@ -82,7 +82,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// The name process lists show: what this process does. The program's file is the same for all of them.
+fn set_name(role: &Role) {
+    let name = match role {
+        Role::UioWrite(_) => c"uio-writer",
+        Role::Aio(options) if options.destroy => c"aio-destroyer",
+        Role::Aio(_) => c"aio-exiter",
+        Role::CgroupCycle { .. } => c"cgroup-cycler",
+        Role::IouringClose { .. } => c"iouring-closer",
+        Role::Elevator { .. } => c"elevator",
+        _ => return,
+    };
+    // SAFETY: the name is NUL-terminated and at most 15 bytes long, as PR_SET_NAME wants it.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 fn run(role: Role) -> Result<ExitCode> {
+    set_name(&role);
     match role {
         Role::UioWrite(options) => println!("{}", uio_write::run(&options)?),
         Role::Aio(options) => println!("{}", aio::run(&options)?),
