@@ -77,6 +77,6 @@ pub struct UioOffsets {
     pub lock_to: u32,
     /// `uio_info.uio_dev`
     pub info_uio_dev: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// 0 while hooks are being attached: operations that begin then may miss their exit, so they are followed but not counted.
+    pub armed: u32,
 }

@@ -3,7 +3,7 @@
 use crate::maps::{LIFECYCLE, SLOW, count};
 use aya_ebpf::{
     helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
-    maps::RingBuf,
+    maps::ring_buf::{RingBuf, RingBufEntry},
 };
 use uio_trace_common::{
     event::EventHeader,
@@ -25,9 +25,23 @@ fn now() -> u64 {
     unsafe { bpf_ktime_get_ns() }
 }
 
+/// How often a ring is asked. In NMI-like context, where breakpoint programs run, it refuses while another CPU is in it, which
+/// takes that one a fraction of a microsecond.
+const ASKED: u32 = 16;
+
+#[inline(always)]
+fn reserve<T: 'static>(ring: &RingBuf) -> Option<RingBufEntry<T>> {
+    for _ in 0..ASKED {
+        if let Some(entry) = ring.reserve::<T>(0) {
+            return Some(entry);
+        }
+    }
+    None
+}
+
 #[inline(always)]
 fn emit<T: 'static>(ring: &RingBuf, kind: u32, ts_ns: u64, payload: T) -> bool {
-    let Some(mut entry) = ring.reserve::<Record<T>>(0) else {
+    let Some(mut entry) = reserve::<Record<T>>(ring) else {
         return false;
     };
     let pid_tgid = bpf_get_current_pid_tgid();
@@ -57,12 +71,20 @@ pub fn lifecycle<T: 'static>(kind: u32, payload: T) {
 #[inline(always)]
 pub fn lifecycle_at<T: 'static>(kind: u32, ts_ns: u64, payload: T) {
     count(LIFECYCLE_SEEN);
-    count(if emit(&LIFECYCLE, kind, ts_ns, payload) { LIFECYCLE_SUBMITTED } else { DROP_LIFECYCLE_RING });
+    count(if emit(&LIFECYCLE, kind, ts_ns, payload) {
+        LIFECYCLE_SUBMITTED
+    } else {
+        DROP_LIFECYCLE_RING
+    });
 }
 
 /// To the ring of slow samples.
 #[inline(always)]
 pub fn slow<T: 'static>(kind: u32, ts_ns: u64, payload: T) {
     count(SLOW_SEEN);
-    count(if emit(&SLOW, kind, ts_ns, payload) { SLOW_SUBMITTED } else { DROP_SLOW_RING });
+    count(if emit(&SLOW, kind, ts_ns, payload) {
+        SLOW_SUBMITTED
+    } else {
+        DROP_SLOW_RING
+    });
 }

@@ -15,7 +15,7 @@ pub struct InFlight {
     pub start_ns: u64,
     /// Owner of the slot.
     pub tid: u32,
-    /// `OP_*`, and WAITED once the operation has waited for a lock: only then do the members from `awaited` on mean anything.
+    /// `OP_*`, EARLY, and WAITED once the operation has waited for a lock: only then do the members from `awaited` on mean anything.
     pub op: u32,
     /// `struct file` the cached device belongs to; 0: none.
     pub file: u64,
@@ -63,12 +63,20 @@ pub struct InFlight {
 
 /// In [`InFlight::op`]: the operation has waited for a lock.
 pub const WAITED: u32 = 1 << 8;
+/// In [`InFlight::op`]: begun while hooks were still being attached, so it is not counted.
+pub const EARLY: u32 = 1 << 9;
 
 impl InFlight {
     /// The operation.
     #[inline(always)]
     pub fn operation(&self) -> u32 {
         self.op & (WAITED - 1)
+    }
+
+    /// Whether it began too early to be counted.
+    #[inline(always)]
+    pub fn early(&self) -> bool {
+        self.op & EARLY != 0
     }
 
     /// Whether it has waited for a lock. Nearly none has, and those pay nothing for what the others need.
@@ -109,16 +117,20 @@ pub fn current_tid() -> u32 {
 /// is in it.
 #[inline(always)]
 pub fn claim(tid: u32, op: u32) -> Option<&'static mut InFlight> {
-    let slot = INFLIGHT.get_ptr_mut(index(tid, op == OP_FAULT))?;
+    let slot = INFLIGHT.get_ptr_mut(index(tid, op & (WAITED - 1) == OP_FAULT))?;
     // SAFETY: a live map value; only the thread that owns the slot changes it. Two threads claiming a free slot at once
     // see the loser's exit find another tid: counted as an exit without entry.
     let slot = unsafe { &mut *slot };
     if slot.start_ns != 0 {
         if slot.tid != tid {
-            count(DROP_INFLIGHT_COLLISION);
+            if op & EARLY == 0 {
+                count(DROP_INFLIGHT_COLLISION);
+            }
             return None;
         }
-        count(DROP_EXIT_MISSED);
+        if !slot.early() {
+            count(DROP_EXIT_MISSED);
+        }
     }
     if slot.tid != tid {
         slot.tid = tid;

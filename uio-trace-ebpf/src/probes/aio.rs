@@ -15,12 +15,9 @@ use aya_ebpf::{
     macros::{fentry, fexit, kprobe, kretprobe},
     programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
-use uio_trace_common::{
-    event::{
-        AioKill, AioRelease, ExitAio, IoDestroy, KIND_AIO_KILL, KIND_AIO_REQS_RELEASED,
-        KIND_AIO_USERS_RELEASED, KIND_EXIT_AIO_BEGIN, KIND_EXIT_AIO_END, KIND_IO_DESTROY_BEGIN,
-        KIND_IO_DESTROY_END,
-    },
+use uio_trace_common::event::{
+    AioKill, AioRelease, ExitAio, IoDestroy, KIND_AIO_KILL, KIND_AIO_REQS_RELEASED, KIND_AIO_USERS_RELEASED,
+    KIND_EXIT_AIO_BEGIN, KIND_EXIT_AIO_END, KIND_IO_DESTROY_BEGIN, KIND_IO_DESTROY_END,
 };
 
 #[inline(always)]

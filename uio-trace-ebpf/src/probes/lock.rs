@@ -110,7 +110,11 @@ fn begin(slot: &mut InFlight, lock: u64) {
     if slot.awaited != 0 {
         return;
     }
-    if lock >= slot.lock_from && lock < slot.lock_to && setting!(mutex_owner_word) != 0 && slot.holder_tid == 0 {
+    if lock >= slot.lock_from
+        && lock < slot.lock_to
+        && setting!(mutex_owner_word) != 0
+        && slot.holder_tid == 0
+    {
         // mutex.owner: the task's address and three flag bits (kernel/locking/mutex.c, MUTEX_FLAGS).
         if let Ok(word) = read_at::<u64>(lock, 0) {
             let task = word & !7;

@@ -64,7 +64,17 @@ fn kill(reference: u64, confirm: u64) -> Result<(), ReadFault> {
     let count_ptr: u64 = read_at(reference, setting!(ref_count_ptr))?;
     let data: u64 = read_at(reference, setting!(ref_data))?;
     let release: u64 = read_at(data, setting!(data_release))?;
-    lifecycle_at(KIND_REF_KILL, now, RefKill { reference, data, release, confirm, count_ptr });
+    lifecycle_at(
+        KIND_REF_KILL,
+        now,
+        RefKill {
+            reference,
+            data,
+            release,
+            confirm,
+            count_ptr,
+        },
+    );
     Ok(())
 }
 
@@ -98,6 +108,15 @@ fn switched(rcu_head: u64) -> Result<(), ReadFault> {
     let reference: u64 = read_at(data, setting!(data_ref))?;
     let release: u64 = read_at(data, setting!(data_release))?;
     let confirm: u64 = read_at(data, setting!(data_confirm))?;
-    lifecycle_at(KIND_REF_SWITCHED, now, RefSwitched { reference, data, release, confirm });
+    lifecycle_at(
+        KIND_REF_SWITCHED,
+        now,
+        RefSwitched {
+            reference,
+            data,
+            release,
+            confirm,
+        },
+    );
     Ok(())
 }

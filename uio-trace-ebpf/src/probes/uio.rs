@@ -5,7 +5,7 @@
 
 use crate::{
     emit::{lifecycle_at, slow},
-    inflight::{InFlight, claim, current_tid, running},
+    inflight::{EARLY, InFlight, claim, current_tid, running},
     kernel_read::{ReadFault, read_at},
     maps::{
         DEVICE_GENERATION, DEVICE_SERIES, DeviceSeries, GENERATIONS, MINOR_DEVICE, SERIES, SERIES_USED,
@@ -70,8 +70,15 @@ fn enter(op: u32, source: Source) {
         return;
     }
     let Some(state) = state() else { return };
-    count(UIO_SEEN);
-    let Some(slot) = claim(pid_tgid as u32, op) else { return };
+    let op = if state.offsets.armed != 0 {
+        count(UIO_SEEN);
+        op
+    } else {
+        op | EARLY
+    };
+    let Some(slot) = claim(pid_tgid as u32, op) else {
+        return;
+    };
     let found = match source {
         Source::File(file) => {
             if slot.file == file && slot.epoch == state.epoch {
@@ -242,7 +249,10 @@ pub fn uio_version_show_entry(ctx: ProbeContext) -> u32 {
 #[kprobe]
 pub fn uio_unregister_entry(ctx: ProbeContext) -> u32 {
     let Some(state) = state() else { return 0 };
-    match ctx.arg::<u64>(0).map(|info| read_at::<u64>(info, state.offsets.info_uio_dev)) {
+    match ctx
+        .arg::<u64>(0)
+        .map(|info| read_at::<u64>(info, state.offsets.info_uio_dev))
+    {
         Some(Ok(idev)) => enter(OP_UNREGISTER, Source::Device(idev)),
         _ => count(DROP_READ_FAULT),
     }
@@ -269,7 +279,9 @@ pub fn uio_register_entry(ctx: ProbeContext) -> u32 {
 #[kretprobe]
 pub fn uio_register_exit(ctx: RetProbeContext) -> u32 {
     let now = now();
-    let (Some(slot), Some(state)) = (running(current_tid(), false), state()) else { return 0 };
+    let (Some(slot), Some(state)) = (running(current_tid(), false), state()) else {
+        return 0;
+    };
     let info = slot.idev;
     let started = slot.start_ns;
     slot.start_ns = 0;
@@ -277,8 +289,12 @@ pub fn uio_register_exit(ctx: RetProbeContext) -> u32 {
         return 0;
     }
     new_epoch(state);
-    let Ok(idev) = read_at::<u64>(info, state.offsets.info_uio_dev) else { return 0 };
-    let Ok(minor) = read_at::<u32>(idev, state.offsets.minor_at) else { return 0 };
+    let Ok(idev) = read_at::<u64>(info, state.offsets.info_uio_dev) else {
+        return 0;
+    };
+    let Ok(minor) = read_at::<u32>(idev, state.offsets.minor_at) else {
+        return 0;
+    };
     let minor = minor & MINOR_MASK;
     let generation = GENERATIONS.get(minor).copied().unwrap_or(0);
     let _ = DEVICE_GENERATION.insert(&idev, &generation, 0);
@@ -289,7 +305,13 @@ pub fn uio_register_exit(ctx: RetProbeContext) -> u32 {
     lifecycle_at(
         KIND_UIO_REGISTERED,
         now,
-        UioUnregistered { idev, minor, generation, latency_ns: now.wrapping_sub(started), wait_ns: 0 },
+        UioUnregistered {
+            idev,
+            minor,
+            generation,
+            latency_ns: now.wrapping_sub(started),
+            wait_ns: 0,
+        },
     );
     0
 }
@@ -404,12 +426,19 @@ fn error_code(op: u32, ret: i64) -> u32 {
         // VM_FAULT_ERROR, include/linux/mm_types.h: OOM | SIGBUS | SIGSEGV | HWPOISON | HWPOISON_LARGE | FALLBACK
         return if value & 0x873 != 0 { ERR_FAULT_SIGBUS } else { 0 };
     }
-    if (-4095..0).contains(&value) { value.unsigned_abs() } else { 0 }
+    if (-4095..0).contains(&value) {
+        value.unsigned_abs()
+    } else {
+        0
+    }
 }
 
 /// Counts a finished operation into this CPU's series.
 #[inline(always)]
 fn leave(slot: &mut InFlight, now: u64, ret: i64) {
+    if slot.early() {
+        return;
+    }
     if slot.idev == 0 {
         count(UIO_NO_DEVICE);
         return;
@@ -423,9 +452,19 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
     let mut hold = latency;
     if slot.waited() {
         let contended = slot.acquired_ns != 0;
-        let held_from = if contended { slot.acquired_ns } else { slot.start_ns };
-        let held_to = if slot.released_ns != 0 { slot.released_ns } else { now };
-        hold = held_to.saturating_sub(held_from).saturating_sub(slot.driver_wait_ns);
+        let held_from = if contended {
+            slot.acquired_ns
+        } else {
+            slot.start_ns
+        };
+        let held_to = if slot.released_ns != 0 {
+            slot.released_ns
+        } else {
+            now
+        };
+        hold = held_to
+            .saturating_sub(held_from)
+            .saturating_sub(slot.driver_wait_ns);
         if contended {
             series.contended += 1;
             record(&mut series.wait, slot.wait_ns, bucket_index(slot.wait_ns));
@@ -515,7 +554,11 @@ fn series(slot: &InFlight, op: u32) -> Option<&'static mut UioSeries> {
         device.series = [0; OPS as usize];
     }
     let known = device.series[op as usize];
-    let index = if known != 0 { known - 1 } else { hand_out(device, slot, op)? };
+    let index = if known != 0 {
+        known - 1
+    } else {
+        hand_out(device, slot, op)?
+    };
     // SAFETY: as above.
     Some(unsafe { &mut *SERIES.get_ptr_mut(index)? })
 }

@@ -82,7 +82,7 @@ pub fn uio_layout(vmlinux: Option<&Btf>, module: Option<&Btf>) -> Option<UioLayo
                 .next_power_of_two()
                 .min(UIO_DEVICE_MAX),
             info_uio_dev: 0,
-            reserved: 0,
+            armed: 0,
         },
         lock: LockKind::AssumedMutex,
     })
@@ -108,7 +108,7 @@ fn from_module(module: &Btf) -> Option<UioLayout> {
             lock_from: from,
             lock_to: to,
             info_uio_dev: module.offset_of("uio_info", "uio_dev")?,
-            reserved: 0,
+            armed: 0,
         },
         lock: kind,
     })

@@ -349,6 +349,10 @@ impl Session {
                 return Ok(false);
             }
         }
+        self.set_uio_state(UioOffsets {
+            armed: 1,
+            ..layout.offsets
+        })?;
         Ok(self.uio_attached())
     }
 
