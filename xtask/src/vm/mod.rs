@@ -110,7 +110,17 @@ pub fn prepare(kernel: &Kernel, programs: &Programs, job: &Job, name: &str) -> R
         Ok(module) => Some(module),
         // Tests then use a TCMU device, which every kernel has; its hold time is not known beforehand.
         Err(error) => {
-            progress(format!("no testbed module on {}: {error:#}", kernel.release));
+            let text = format!("{error:#}");
+            // Of a compiler's output the line that says what is wrong.
+            let line = text
+                .lines()
+                .find(|line| line.contains("error:"))
+                .or(text.lines().next())
+                .unwrap_or_default();
+            progress(format!(
+                "no testbed module on {} ({line}); a TCMU device stands in",
+                kernel.release
+            ));
             None
         }
     };
