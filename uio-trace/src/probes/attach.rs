@@ -8,7 +8,7 @@ use super::{
 use aya::{
     Btf, Ebpf,
     programs::{
-        BtfTracePoint, FEntry, FExit, KProbe, PerfEvent, ProgramError,
+        BtfTracePoint, FEntry, FExit, KProbe, PerfEvent, Program, ProgramError,
         fentry::FEntryLinkId,
         fexit::FExitLinkId,
         kprobe::KProbeLinkId,
@@ -106,14 +106,20 @@ fn os(error: &io::Error) -> String {
     }
 }
 
-impl AyaAttacher<'_> {
+/// The program of that name, as what it is.
+fn program<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    ebpf.program_mut(name)
+        .ok_or_else(|| missing(name))?
+        .try_into()
+        .map_err(|e: ProgramError| explain(&e))
+}
+
+impl<'a> AyaAttacher<'a> {
     fn attach_probe(&mut self, attachment: &Attachment) -> Result<Link, String> {
-        let program: &mut KProbe = self
-            .ebpf
-            .program_mut(attachment.program)
-            .ok_or_else(|| missing(attachment.program))?
-            .try_into()
-            .map_err(|e: ProgramError| explain(&e))?;
+        let program: &mut KProbe = program(self.ebpf, attachment.program)?;
         if program.fd().is_err() {
             program.load().map_err(|e| explain(&e))?;
         }
@@ -145,7 +151,7 @@ impl AyaAttacher<'_> {
         Ok(link)
     }
 
-    fn with_btf(&self) -> Result<&Btf, String> {
+    fn btf(&self) -> Result<&'a Btf, String> {
         self.btf.ok_or_else(|| "this kernel has no BTF".into())
     }
 }
@@ -163,11 +169,7 @@ pub fn attach_cpus(ebpf: &mut Ebpf, link: &mut Link, cpus: &[u32]) -> Result<(),
     else {
         return Ok(());
     };
-    let program: &mut PerfEvent = ebpf
-        .program_mut(name)
-        .ok_or_else(|| missing(name))?
-        .try_into()
-        .map_err(|e: ProgramError| explain(&e))?;
+    let program: &mut PerfEvent = program(ebpf, name)?;
     if program.fd().is_err() {
         program.load().map_err(|e| explain(&e))?;
     }
@@ -237,16 +239,8 @@ impl Attacher for AyaAttacher<'_> {
             Method::Kprobe | Method::Kretprobe => self.attach_probe(attachment),
             Method::Breakpoint => self.attach_breakpoint(attachment),
             Method::Fentry => {
-                self.with_btf()?;
-                let Some(btf) = self.btf else {
-                    return Err(missing(name));
-                };
-                let program: &mut FEntry = self
-                    .ebpf
-                    .program_mut(name)
-                    .ok_or_else(|| missing(name))?
-                    .try_into()
-                    .map_err(|e: ProgramError| explain(&e))?;
+                let btf = self.btf()?;
+                let program: &mut FEntry = program(self.ebpf, name)?;
                 program.load(attachment.target, btf).map_err(|e| explain(&e))?;
                 program
                     .attach()
@@ -254,16 +248,8 @@ impl Attacher for AyaAttacher<'_> {
                     .map_err(|e| explain(&e))
             }
             Method::Fexit => {
-                self.with_btf()?;
-                let Some(btf) = self.btf else {
-                    return Err(missing(name));
-                };
-                let program: &mut FExit = self
-                    .ebpf
-                    .program_mut(name)
-                    .ok_or_else(|| missing(name))?
-                    .try_into()
-                    .map_err(|e: ProgramError| explain(&e))?;
+                let btf = self.btf()?;
+                let program: &mut FExit = program(self.ebpf, name)?;
                 program.load(attachment.target, btf).map_err(|e| explain(&e))?;
                 program
                     .attach()
@@ -271,16 +257,8 @@ impl Attacher for AyaAttacher<'_> {
                     .map_err(|e| explain(&e))
             }
             Method::TpBtf => {
-                self.with_btf()?;
-                let Some(btf) = self.btf else {
-                    return Err(missing(name));
-                };
-                let program: &mut BtfTracePoint = self
-                    .ebpf
-                    .program_mut(name)
-                    .ok_or_else(|| missing(name))?
-                    .try_into()
-                    .map_err(|e: ProgramError| explain(&e))?;
+                let btf = self.btf()?;
+                let program: &mut BtfTracePoint = program(self.ebpf, name)?;
                 program.load(attachment.target, btf).map_err(|e| explain(&e))?;
                 program
                     .attach()

@@ -90,6 +90,10 @@ struct UioInstance {
     inode: u64,
 }
 
+/// What a row says when its kretprobe has only the instances perf gives it.
+const FEW_CALLERS: &str =
+    "of more than max(10, 2 x CPUs) calls at once the returns are missed: tracefs is not mounted or refused";
+
 /// What changed in [`Session::follow_uio`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -340,8 +344,16 @@ impl Session {
                 cpus: &self.cpus,
                 kretprobes: self.kretprobes.as_mut(),
             };
-            let outcome = plan::try_hook(hook, &ModuleFacts(&self.facts), &mut attacher);
+            let mut outcome = plan::try_hook(hook, &ModuleFacts(&self.facts), &mut attacher);
             let failed = outcome.probe.state != ProbeState::Attached;
+            if !failed
+                && !outcome
+                    .handles
+                    .iter()
+                    .any(|link| matches!(link, Link::ManyCallers(_)))
+            {
+                outcome.probe.reason = Some(FEW_CALLERS.into());
+            }
             self.hooks[index].outcome = outcome;
             if failed && hook.required && !last_attempt {
                 // Still coming up: all or nothing, so that no operation is seen by half of the hooks.
