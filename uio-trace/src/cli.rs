@@ -115,6 +115,9 @@ pub struct HistArgs {
     /// NDJSON: one record a line (docs/json.md)
     #[arg(long)]
     pub json: bool,
+    /// CSV: a line for each device and operation
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
     /// What to trace.
     #[command(flatten)]
     pub trace: TraceArgs,

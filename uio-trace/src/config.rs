@@ -38,6 +38,8 @@ pub struct HistConfig {
     pub duration: Option<Duration>,
     /// NDJSON.
     pub json: bool,
+    /// CSV of the UIO operations.
+    pub csv: bool,
     /// What to trace.
     pub trace: TraceConfig,
 }
@@ -121,6 +123,7 @@ impl HistConfig {
             count: args.count,
             duration: length,
             json: args.json,
+            csv: args.csv,
             trace: TraceConfig::new(&args.trace)?,
         })
     }

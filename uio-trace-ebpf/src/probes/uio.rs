@@ -481,9 +481,13 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
     if error != 0 {
         count_error(series, error);
     }
-    if latency >= setting!(slow_ns) {
+    // A read sleeps until the device's next interrupt: only what it waits for locks is slowness.
+    if latency >= setting!(slow_ns) && (op != OP_READ || slot.waited()) {
         if !slot.waited() {
             slot.first_wait();
+        }
+        if op == OP_READ && slot.wait_ns + slot.driver_wait_ns < setting!(slow_ns) {
+            return;
         }
         slow(
             KIND_UIO_SLOW,

@@ -120,6 +120,10 @@ impl Output<'_> {
             let mut out = std::io::stdout().lock();
             report::json::write_meta(&mut out, self.meta)?;
             out.flush()?;
+        } else if self.config.csv {
+            let mut out = std::io::stdout().lock();
+            report::csv::write_header(&mut out)?;
+            out.flush()?;
         } else {
             let how = match (self.config.interval, self.config.duration) {
                 (Some(_), _) => "".to_owned(),
@@ -141,6 +145,8 @@ impl Output<'_> {
         let mut out = std::io::stdout().lock();
         if self.config.json {
             report::json::write_snapshot(&mut out, &snapshot)?;
+        } else if self.config.csv {
+            report::csv::write_snapshot(&mut out, &snapshot)?;
         } else {
             let options = report::text::Options {
                 all: self.config.trace.all,
