@@ -4,8 +4,12 @@ use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/bpf/stamp");
-    println!("cargo::rerun-if-changed=../.git/HEAD");
-    println!("cargo::rerun-if-changed=../.git/refs/heads");
+    // A path that is not there (a worktree, an unpacked archive) would mean a rebuild every time.
+    for path in ["../.git/HEAD", "../.git/refs/heads"] {
+        if Path::new(path).exists() {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
     let git = Command::new("git")
         .args(["rev-parse", "--short=12", "HEAD"])
         .output()

@@ -323,8 +323,8 @@ pub struct HistogramReading {
 pub struct UioDeviceInfo {
     /// Minor number.
     pub minor: u32,
-    /// `name` attribute (may be any text the driver chose).
-    pub name: String,
+    /// `name` attribute (may be any text the driver chose); `None`: not read yet, or its info_lock is never released.
+    pub name: Option<String>,
     /// `version` attribute.
-    pub version: String,
+    pub version: Option<String>,
 }

@@ -52,8 +52,8 @@ impl Live for MadeUp {
         self.told = true;
         let device = UioDeviceInfo {
             minor: 0,
-            name: "made-up".into(),
-            version: "1".into(),
+            name: Some("made-up".into()),
+            version: Some("1".into()),
         };
         let kinds = [
             EventKind::UioLockKind(UioLock::Mutex),

@@ -42,9 +42,9 @@ impl Filter {
 
     /// Whether a device is meant: by `uioN` or by its name.
     pub fn wanted_device(&self, device: &UioDeviceInfo) -> bool {
-        self.device
-            .as_ref()
-            .is_none_or(|wanted| *wanted == device.name || *wanted == format!("uio{}", device.minor))
+        self.device.as_ref().is_none_or(|wanted| {
+            device.name.as_ref() == Some(wanted) || *wanted == format!("uio{}", device.minor)
+        })
     }
 
     /// The event as the model may see it; `None`: not at all.

@@ -281,13 +281,13 @@ fn check_device(root: &Root, filter: &Filter, config: &TraceConfig) -> Result<()
             .to_owned();
         let info = crate::event::UioDeviceInfo {
             minor,
-            name,
-            version: String::new(),
+            name: Some(name.clone()),
+            version: None,
         };
         if filter.wanted_device(&info) {
             return Ok(());
         }
-        names.push(format!("uio{minor} ({})", info.name));
+        names.push(format!("uio{minor} ({})", name));
     }
     let there = if names.is_empty() {
         "there are none now".into()

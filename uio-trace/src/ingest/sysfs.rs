@@ -36,20 +36,12 @@ impl UioSysfs {
                 let text = |file: &str| {
                     std::fs::read_to_string(folder.join(file)).map(|s| s.trim_end_matches('\n').to_owned())
                 };
-                let (Ok(name), Ok(version)) = (text("name"), text("version")) else {
-                    continue;
+                let info = UioDeviceInfo {
+                    minor: life.minor,
+                    name: text("name").ok(),
+                    version: text("version").ok(),
                 };
-                if answer
-                    .send((
-                        life,
-                        UioDeviceInfo {
-                            minor: life.minor,
-                            name,
-                            version,
-                        },
-                    ))
-                    .is_err()
-                {
+                if answer.send((life, info)).is_err() {
                     return;
                 }
             }
@@ -88,6 +80,7 @@ impl UioSysfs {
         for (life, path) in lives {
             if !self.known.contains_key(&life) && self.ask.send((life, path)).is_ok() {
                 self.known.insert(life, None);
+                changed = true;
             }
         }
         while let Ok((life, info)) = self.answers.try_recv() {
@@ -96,6 +89,56 @@ impl UioSysfs {
                 changed = true;
             }
         }
-        changed.then(|| self.known.values().flatten().cloned().collect())
+        // Also those whose name is still being read: a device that is not listed is taken for gone.
+        changed.then(|| {
+            let unread = |life: &Life| UioDeviceInfo {
+                minor: life.minor,
+                name: None,
+                version: None,
+            };
+            self.known
+                .iter()
+                .map(|(life, info)| info.clone().unwrap_or_else(|| unread(life)))
+                .collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, time::Duration};
+
+    /// A device whose name cannot be read (here: there is none) is listed all the same, without holding up the others.
+    #[test]
+    fn a_device_is_listed_before_its_name_is_known() {
+        let root = std::env::temp_dir().join(format!("uio-trace-sysfs-{}", std::process::id()));
+        let class = root.join("sys/class/uio");
+        fs::create_dir_all(class.join("uio0")).unwrap();
+        fs::create_dir_all(class.join("uio7")).unwrap();
+        fs::write(class.join("uio7/name"), "disk\n").unwrap();
+        fs::write(class.join("uio7/version"), "1\n").unwrap();
+        let mut sysfs = UioSysfs::start(Root::at(&root));
+        let mut last = sysfs.poll().unwrap();
+        assert_eq!(
+            last.iter().map(|d| d.minor).collect::<Vec<_>>(),
+            [0, 7],
+            "both at once"
+        );
+        for _ in 0..500 {
+            if last[1].name.is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            last = sysfs.poll().unwrap_or(last);
+        }
+        assert_eq!(
+            (last[0].name.as_deref(), last[1].name.as_deref()),
+            (None, Some("disk"))
+        );
+        fs::remove_dir_all(class.join("uio0")).unwrap();
+        let left = sysfs.poll().unwrap();
+        assert_eq!(left.iter().map(|d| d.minor).collect::<Vec<_>>(), [7]);
+        fs::remove_dir_all(&root).unwrap();
     }
 }

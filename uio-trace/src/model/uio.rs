@@ -167,8 +167,8 @@ impl Uio {
                 && let Some(device) = self.devices.get_mut(&key)
                 && device.since_ns <= ts_ns
             {
-                device.name = Some(printable(info.name));
-                device.version = Some(printable(info.version));
+                device.name = info.name.map(printable).or(device.name.take());
+                device.version = info.version.map(printable).or(device.version.take());
             }
         }
     }

@@ -287,7 +287,15 @@ impl Session {
         }
         if self.uio.is_some() && self.uio_attempts < UIO_ATTEMPTS && !self.uio_attached() {
             self.uio_attempts += 1;
-            let last = self.uio_attempts == UIO_ATTEMPTS;
+            // A module that is up does not get better by waiting.
+            let live = self
+                .root
+                .text("sys/module/uio/initstate")
+                .is_ok_and(|state| state == "live");
+            let last = live || self.uio_attempts == UIO_ATTEMPTS;
+            if last {
+                self.uio_attempts = UIO_ATTEMPTS;
+            }
             if self.attach_uio(last)? {
                 changes.uio = Some(true);
                 changes.probes = true;
