@@ -110,6 +110,8 @@ fn on_this_machine(tool: &Path, once: bool) -> Result<()> {
 fn dump(kernel: &Kernel, programs: &Programs, job: &Job) -> Result<()> {
     let mut guest = vm::prepare(kernel, programs, job, "run")?;
     guest.verbose = true;
+    // The load goes on while the tool attaches and detaches.
+    guest.one_thread = true;
     guest.limit = Duration::from_secs(300);
     progress(format!("booting {}", kernel.release));
     let outcome = guest.watch(&mut |_| {})?;
@@ -133,6 +135,7 @@ pub fn interactive(kernel: &Kernel, programs: &Programs, mut job: Job, smp: u32)
         kind,
     });
     let mut guest = vm::prepare(kernel, programs, &job, "run")?;
+    guest.one_thread = true;
     guest.smp = smp;
     progress(format!("booting {} (some ten seconds)", kernel.release));
     attended(&guest)

@@ -56,8 +56,10 @@ pub async fn run(config: TraceConfig) -> Result<(), AppError> {
         )));
     }
     let root = Root::system();
-    let mut stop = Stop::new()?;
+    say("attaching");
     let mut tracer = Tracer::start(&root, &config)?;
+    // Not before: until the terminal is taken over, a signal ends the process at once, which detaches everything.
+    let mut stop = Stop::new()?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
     let ended = show(&mut tracer, meta, &mut stop).await;
     say("detaching");

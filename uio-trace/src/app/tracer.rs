@@ -68,6 +68,8 @@ impl Tracer {
         {
             return Err(AppError::Usage(format!("--pid {pid}: there is no such process")));
         }
+        let filter = Filter::new(config);
+        check_device(root, &filter, config)?;
         let session_config = SessionConfig {
             slow_ns: u64::try_from(config.slow.as_nanos()).unwrap_or(u64::MAX),
             target_tgid: config.pid,
@@ -81,8 +83,6 @@ impl Tracer {
             }
         };
         preflight::can_trace(session.facts(), &session.probes())?;
-        let filter = Filter::new(config);
-        check_device(root, &filter, config)?;
 
         let ring_error = |e: std::io::Error| AppError::Failed(format!("waiting on a BPF ring failed: {e}"));
         let lifecycle = RingReader::new(session.take_ring("LIFECYCLE")?).map_err(ring_error)?;

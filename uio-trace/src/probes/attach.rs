@@ -71,7 +71,11 @@ pub fn explain(error: &ProgramError) -> String {
         let last = log
             .lines()
             .rev()
-            .find(|line| !line.trim().is_empty() && !line.starts_with("processed "))
+            .find(|line| {
+                // After the reason the verifier prints statistics.
+                let statistics = ["processed ", "stack depth ", "verification time "];
+                !line.trim().is_empty() && !statistics.iter().any(|start| line.starts_with(start))
+            })
             .unwrap_or_default();
         return if last.is_empty() {
             format!("the kernel refused the program: {}", os(io_error))

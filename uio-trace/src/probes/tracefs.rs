@@ -15,6 +15,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 /// Calls of one function that can be under way at once. About 100 KiB of kernel memory for each function.
@@ -210,11 +211,21 @@ fn definitions(text: &str) -> impl Iterator<Item = (u32, &str)> {
     })
 }
 
+/// How long and how often the janitor tries: a definition is in use until the kernel has closed its dead maker's descriptors.
+const JANITOR_TRIES: u32 = 600;
+const JANITOR_PAUSE: Duration = Duration::from_millis(50);
+
 /// The hidden command: waits until standard input ends (its parent is gone) and removes what that one left.
 pub fn janitor(pid: u32) {
     let _ = io::stdin().read_to_end(&mut Vec::new());
-    if let Some(folder) = mount() {
+    let Some(folder) = mount() else { return };
+    for _ in 0..JANITOR_TRIES {
         remove_groups(&folder, |owner| owner == pid);
+        let text = fs::read_to_string(folder.join("kprobe_events")).unwrap_or_default();
+        if !definitions(&text).any(|(owner, _)| owner == pid) {
+            return;
+        }
+        std::thread::sleep(JANITOR_PAUSE);
     }
 }
 

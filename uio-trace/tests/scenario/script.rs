@@ -287,8 +287,8 @@ impl Script {
                         let minor = minor.parse().expect("a minor");
                         UioDeviceInfo {
                             minor,
-                            name: name.to_string(),
-                            version: "1".to_string(),
+                            name: Some(name.to_string()),
+                            version: Some("1".to_string()),
                         }
                     })
                     .collect(),

@@ -31,6 +31,9 @@ pub struct Guest {
     pub memory: u32,
     /// Count instructions instead of time: one processor, a clock that is the instruction count.
     pub icount: bool,
+    /// Translate all processors in one thread. Under QEMU 7.2 with a thread each, a processor can run code that another one has
+    /// just patched away: the kernel's own text patching (ftrace, kprobes) under load then ends in an oops at address 0.
+    pub one_thread: bool,
     /// Use KVM rather than translation.
     pub kvm: bool,
     /// Console and results files go here.
@@ -68,7 +71,11 @@ impl Guest {
         if self.icount {
             command.args(["-accel", "tcg", "-smp", "1", "-icount", "shift=0,sleep=off"]);
         } else {
-            let accelerator = if self.kvm { "kvm" } else { "tcg,thread=multi" };
+            let accelerator = match (self.kvm, self.one_thread) {
+                (true, _) => "kvm",
+                (false, true) => "tcg,thread=single",
+                (false, false) => "tcg,thread=multi",
+            };
             command.args(["-accel", accelerator, "-smp", &self.smp.to_string()]);
         }
         let processor = if self.kvm { "host" } else { "max,la57=off" };

@@ -73,7 +73,8 @@ fn storm(snapshot: &Snapshot, owner: &RefOwner) -> Option<Finding> {
 
 /// One finding for each owner with something stuck, one for each stuck drain.
 fn stuck(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
-    let old = |p: &&InProgress| p.age_ns.is_none_or(|age| age >= STUCK_NS);
+    // What may only have lost its end is no diagnosis; it stays under way, marked.
+    let old = |p: &&InProgress| !p.uncertain && p.age_ns.is_none_or(|age| age >= STUCK_NS);
     let mut refs: Vec<(&InProgress, u64)> = Vec::new();
     for p in snapshot.in_progress.iter().filter(old) {
         if p.subject == "aio_drain" {
