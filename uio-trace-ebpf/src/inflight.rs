@@ -1,6 +1,6 @@
 //! The in-flight slot of a thread inside a UIO operation: begun at entry, added to by lock waits, closed at exit.
 
-use crate::maps::{INFLIGHT, INFLIGHT_BITS, count};
+use crate::maps::{INFLIGHT, INFLIGHT_BITS, OP_SLOTS, count};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use uio_trace_common::{
     loss::{DROP_EXIT_MISSED, DROP_INFLIGHT_COLLISION},
@@ -70,7 +70,7 @@ impl InFlight {
     /// The operation.
     #[inline(always)]
     pub fn operation(&self) -> u32 {
-        self.op & (WAITED - 1)
+        self.op & (OP_SLOTS as u32 - 1)
     }
 
     /// Whether it began too early to be counted.

@@ -59,6 +59,10 @@ pub static DEVICE_GENERATION: HashMap<u64, u32> = HashMap::with_max_entries(4 * 
 #[map]
 pub static MINOR_DEVICE: Array<u64> = Array::with_max_entries(MAX_MINORS, 0);
 
+/// Room for every value [`crate::inflight::InFlight::operation`] can have: a mask is a bound that every verifier remembers.
+pub const OP_SLOTS: usize = 16;
+const _: () = assert!((OPS as usize) < OP_SLOTS);
+
 /// This CPU's series of one device.
 #[repr(C)]
 pub struct DeviceSeries {
@@ -69,7 +73,7 @@ pub struct DeviceSeries {
     /// Explicit padding.
     pub reserved: u32,
     /// Series index + 1 by operation; 0: none yet.
-    pub series: [u32; OPS as usize],
+    pub series: [u32; OP_SLOTS],
 }
 
 /// By minor. Per CPU, so that series are handed out without atomics (5.10 has none for this).

@@ -8,8 +8,8 @@ use crate::{
     inflight::{EARLY, InFlight, claim, current_tid, running},
     kernel_read::{ReadFault, read_at},
     maps::{
-        DEVICE_GENERATION, DEVICE_SERIES, DeviceSeries, GENERATIONS, MINOR_DEVICE, SERIES, SERIES_USED,
-        UIO_STATE, UioState, count,
+        DEVICE_GENERATION, DEVICE_SERIES, DeviceSeries, GENERATIONS, MINOR_DEVICE, OP_SLOTS, SERIES,
+        SERIES_USED, UIO_STATE, UioState, count,
     },
     settings::setting,
 };
@@ -557,7 +557,7 @@ fn series(slot: &InFlight, op: u32) -> Option<&'static mut UioSeries> {
     if device.idev != slot.idev || device.generation != slot.generation {
         device.idev = slot.idev;
         device.generation = slot.generation;
-        device.series = [0; OPS as usize];
+        device.series = [0; OP_SLOTS];
     }
     let known = device.series[op as usize];
     let index = if known != 0 {
