@@ -126,8 +126,8 @@ impl Stream {
                 (0..self.random.below(3) as u32)
                     .map(|minor| UioDeviceInfo {
                         minor,
-                        name: format!("d\r{minor}"),
-                        version: String::new(),
+                        name: Some(format!("d\r{minor}")),
+                        version: Some(String::new()),
                     })
                     .collect(),
             ),
