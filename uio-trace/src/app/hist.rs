@@ -29,7 +29,6 @@ const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(60);
 /// What ended it other than well.
 pub async fn run(config: HistConfig) -> Result<(), AppError> {
     let root = Root::system();
-    say("attaching");
     let mut tracer = Tracer::start(&root, &config.trace)?;
     // Not before: until there is something to print, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;

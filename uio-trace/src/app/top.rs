@@ -56,7 +56,6 @@ pub async fn run(config: TraceConfig) -> Result<(), AppError> {
         )));
     }
     let root = Root::system();
-    say("attaching");
     let mut tracer = Tracer::start(&root, &config)?;
     // Not before: until the terminal is taken over, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;
