@@ -14,7 +14,7 @@ use crate::tool::{Records, Tool};
 /// The share by which a mean or a total may differ from the independent measure.
 const TOLERANCE: f64 = 0.05;
 /// What uio_write does around irqcontrol, and the tool's own probes, take in a translated guest.
-const PROBES_NS: f64 = 4_000.0;
+const PROBES_NS: f64 = 5_000.0;
 /// Several writers that spin keep more of the guest's processors busy than the machine may have. One that the host
 /// takes away costs its writer time on either side of the tool's clock; sleeping writers hardly ever lose one.
 const SPINNING_TOLERANCE: f64 = 0.25;
