@@ -152,8 +152,8 @@ pub struct UioSlow {
     pub holder_tid: u32,
     /// Its process.
     pub holder_tgid: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// What the holder did: `uio::OP_*`, or `uio::OP_UNKNOWN`.
+    pub holder_op: u32,
     /// Its comm.
     pub holder_comm: [u8; 16],
     /// Return value.

@@ -33,8 +33,19 @@ pub const SLOW_SUBMITTED: u32 = 12;
 pub const DROP_SLOW_RING: u32 = 13;
 /// Operations that left before the lock (uio_write with a wrong size, ...) or that had no device.
 pub const UIO_NO_DEVICE: u32 = 14;
+/// Runs of the program on kills of percpu_refs by breakpoint. Its perf events count more hits than that when the kernel left
+/// some out ([`DROP_BREAKPOINT_MISSED`]).
+pub const REF_KILL_RUNS: u32 = 15;
+/// Runs of the program on switches of percpu_refs by breakpoint.
+pub const REF_SWITCH_RUNS: u32 = 16;
+/// Waits whose holder found no place in the table of blockers.
+pub const DROP_BLOCKERS_FULL: u32 = 17;
+/// Hits of a breakpoint whose program the kernel did not run: another BPF program was running on that CPU
+/// (kernel/events/core.c, bpf_overflow_handler: bpf_prog_active), or the event was throttled. Known from the perf events' own
+/// counts; the BPF side cannot count what it does not see.
+pub const DROP_BREAKPOINT_MISSED: u32 = 18;
 /// Number of counters.
-pub const COUNTERS: u32 = 16;
+pub const COUNTERS: u32 = 32;
 
 /// The counter's name in JSON and on the screen.
 pub const fn name(index: u32) -> &'static str {
@@ -54,13 +65,18 @@ pub const fn name(index: u32) -> &'static str {
         SLOW_SUBMITTED => "slow_submitted",
         DROP_SLOW_RING => "slow_ring",
         UIO_NO_DEVICE => "uio_no_device",
+        REF_KILL_RUNS => "ref_kill_runs",
+        REF_SWITCH_RUNS => "ref_switch_runs",
+        DROP_BLOCKERS_FULL => "blockers_full",
+        DROP_BREAKPOINT_MISSED => "breakpoint_missed",
         _ => "reserved",
     }
 }
 
 /// The counters that mean a loss, in display order.
-pub const DROPS: [u32; 8] = [
+pub const DROPS: [u32; 10] = [
     DROP_LIFECYCLE_RING,
+    DROP_BREAKPOINT_MISSED,
     DROP_SLOW_RING,
     DROP_INFLIGHT_COLLISION,
     DROP_EXIT_MISSED,
@@ -68,4 +84,5 @@ pub const DROPS: [u32; 8] = [
     DROP_SERIES_FULL,
     DROP_MINOR_RANGE,
     DROP_READ_FAULT,
+    DROP_BLOCKERS_FULL,
 ];

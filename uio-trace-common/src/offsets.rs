@@ -25,6 +25,8 @@ pub struct Settings {
     pub task_tgid: u32,
     /// `task_struct.comm`
     pub task_comm: u32,
+    /// CPU a task runs on: `task_struct.thread_info.cpu`, before 5.16 `task_struct.cpu` (include/linux/sched.h, task_cpu()).
+    pub task_cpu: u32,
     /// `device.driver_data`
     pub device_driver_data: u32,
     /// `vm_fault.vma`
@@ -57,10 +59,12 @@ pub struct Settings {
     pub device_size: u32,
     /// Only this process is traced (0: all). The tool's `--pid`.
     pub target_tgid: u32,
-    /// The tool's own process: its uio operations (none) and refs are marked.
+    /// The tool's own process: it reads names and versions of devices, which are no operations of the load.
     pub own_tgid: u32,
     /// 1: `mutex` has an owner word at offset 0 whose low 3 bits are flags (not on PREEMPT_RT).
     pub mutex_owner_word: u32,
+    /// Explicit padding.
+    pub reserved: u32,
 }
 
 /// Offsets in the `uio` module's structs. Set when the module is there, since its BTF comes and goes with it.

@@ -25,6 +25,43 @@ pub const OP_VERSION_SHOW: u32 = 8;
 pub const OP_UNREGISTER: u32 = 9;
 /// Number of operations.
 pub const OPS: u32 = 10;
+/// For the operation of a holder that was in none that is traced.
+pub const OP_UNKNOWN: u32 = OPS;
+
+/// Holders of info_lock that others waited for that are told apart; waits behind further ones are counted as lost.
+pub const MAX_BLOCKERS: u32 = 2048;
+
+/// Who waited behind whom: one entry for each holder thread and pair of operations of a device.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct BlockerKey {
+    /// Minor number of the device.
+    pub minor: u32,
+    /// Generation of the minor.
+    pub generation: u32,
+    /// What the waiter did: `OP_*`
+    pub waiter_op: u32,
+    /// What the holder did: `OP_*` or [`OP_UNKNOWN`].
+    pub holder_op: u32,
+    /// Process of the holder.
+    pub holder_tgid: u32,
+    /// Thread that held info_lock when the wait began.
+    pub holder_tid: u32,
+}
+
+/// The waits behind one [`BlockerKey`], on one CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct BlockerValue {
+    /// Waits.
+    pub count: u64,
+    /// Their sum, ns.
+    pub wait_ns: u64,
+    /// Those whose waiter began to wait on the holder's CPU: no other CPU would have helped.
+    pub same_cpu: u64,
+    /// comm of the holder.
+    pub comm: [u8; 16],
+}
 
 /// Minor numbers the device table holds; the kernel hands out the lowest free one.
 pub const MAX_MINORS: u32 = 1024;

@@ -4,7 +4,7 @@ use crate::maps::{INFLIGHT, INFLIGHT_BITS, OP_SLOTS, count};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use uio_trace_common::{
     loss::{DROP_EXIT_MISSED, DROP_INFLIGHT_COLLISION},
-    uio::OP_FAULT,
+    uio::{OP_FAULT, OP_UNKNOWN},
 };
 
 /// State of one operation. Free when `start_ns` is 0; `tid`, `file`, `epoch`, `idev`, `minor` and `generation` outlive the
@@ -55,6 +55,10 @@ pub struct InFlight {
     pub other_acquired_ns: u64,
     /// Process of the holder.
     pub holder_tgid: u32,
+    /// What the holder did: `OP_*`, or `OP_UNKNOWN`.
+    pub holder_op: u32,
+    /// 1: the wait began on the CPU the holder was on.
+    pub same_cpu: u32,
     /// Explicit padding.
     pub reserved: u32,
     /// comm of the holder.
@@ -147,6 +151,17 @@ pub fn running(tid: u32, fault: bool) -> Option<&'static mut InFlight> {
     // SAFETY: as in `claim`.
     let slot = unsafe { &mut *slot };
     (slot.tid == tid && slot.start_ns != 0).then_some(slot)
+}
+
+/// The operation of another thread, as far as it is traced. It may end meanwhile: the answer is of this moment.
+#[inline(always)]
+pub fn operation_of(tid: u32) -> u32 {
+    for fault in [true, false] {
+        if let Some(slot) = running(tid, fault) {
+            return slot.operation();
+        }
+    }
+    OP_UNKNOWN
 }
 
 /// The innermost running operation of this thread.

@@ -3,11 +3,11 @@
 use crate::inflight::InFlight;
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, PerCpuArray, PerCpuHashMap, RingBuf},
 };
 use uio_trace_common::{
     loss::COUNTERS as COUNTER_COUNT,
-    uio::{MAX_MINORS, OPS, UioSeries},
+    uio::{BlockerKey, BlockerValue, MAX_BLOCKERS, MAX_MINORS, OPS, UioSeries},
 };
 
 /// Rare and precious: lives of refs, contexts and devices. 1 MiB holds about 11,000 events, several seconds of the
@@ -87,6 +87,12 @@ pub static SERIES_USED: PerCpuArray<u32> = PerCpuArray::with_max_entries(1, 0);
 /// The series. User space sets the size from the number of CPUs before loading.
 #[map]
 pub static SERIES: PerCpuArray<UioSeries> = PerCpuArray::with_max_entries(256, 0);
+
+/// Waits by holder. A hash map, since threads are what is told apart; only contended operations come here, at their exit. Per
+/// CPU, so that no two writers share an entry; full is counted.
+#[map]
+pub static BLOCKERS: PerCpuHashMap<BlockerKey, BlockerValue> =
+    PerCpuHashMap::with_max_entries(MAX_BLOCKERS, 0);
 
 /// A thread inside `exit_aio` or `io_destroy(2)`.
 #[repr(C)]

@@ -13,6 +13,7 @@ pub static SETTINGS: Settings = Settings {
     task_pid: ABSENT,
     task_tgid: ABSENT,
     task_comm: ABSENT,
+    task_cpu: ABSENT,
     device_driver_data: ABSENT,
     vm_fault_vma: ABSENT,
     vma_private_data: ABSENT,
@@ -31,6 +32,7 @@ pub static SETTINGS: Settings = Settings {
     target_tgid: 0,
     own_tgid: 0,
     mutex_owner_word: 0,
+    reserved: 0,
 };
 
 /// A setting's value. Volatile, so that the compiler does not take the value above for the one at run time.

@@ -218,6 +218,8 @@ pub enum EventKind {
     },
     /// New reading of the UIO series, summed over CPUs, absolute since the trace began (never wraps, never falls).
     UioReading(Vec<UioSeriesReading>),
+    /// Who waited behind whom, absolute since the trace began.
+    UioBlockers(Vec<UioBlockerReading>),
     /// What /sys/class/uio says now (all devices; one that is missing is gone).
     UioDevices(Vec<UioDeviceInfo>),
     /// The uio module (or built-in driver) came or went.
@@ -274,6 +276,27 @@ pub struct UioSlow {
     pub driver_wait_ns: u64,
     /// Who held info_lock when the wait began.
     pub holder: Option<Task>,
+    /// What the holder did then; `None`: nothing that is traced, or there was none.
+    pub holder_op: Option<UioOp>,
+}
+
+/// Waits for a device's info_lock behind one thread, both in one kind of operation; absolute since the trace began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UioBlockerReading {
+    /// Device.
+    pub device: DeviceKey,
+    /// What the waiters did.
+    pub waiter_op: UioOp,
+    /// What the holder did; `None`: nothing that is traced.
+    pub holder_op: Option<UioOp>,
+    /// The holder.
+    pub holder: Task,
+    /// Waits.
+    pub count: u64,
+    /// Their sum, ns.
+    pub wait_ns: u64,
+    /// Those that began on the CPU the holder was on.
+    pub same_cpu: u64,
 }
 
 /// A series of the kernel side, summed over CPUs; all figures absolute since the trace began.

@@ -157,6 +157,7 @@ impl Stream {
                 wait_ns: self.random.below(1 << 50),
                 hold_ns: u64::MAX,
                 driver_wait_ns: 0,
+                holder_op: None,
             }),
         };
         Event { ts_ns, kind }

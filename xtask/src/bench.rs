@@ -51,7 +51,7 @@ pub fn main(arguments: &BenchArgs) -> Result<()> {
     let job = Job {
         command: vec!["testbed".into(), "bench".into()],
         modules: vm::default_modules(),
-        terminal: None,
+        ..Job::default()
     };
     let mut guest = vm::prepare(&kernel, &programs, &job, "bench")?;
     guest.icount = true;

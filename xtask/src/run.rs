@@ -52,7 +52,7 @@ pub fn main(arguments: &RunArgs) -> Result<()> {
             format!("testbed demo >/dev/null 2>&1 & {tool}"),
         ],
         modules: vm::default_modules(),
-        terminal: None,
+        ..Job::default()
     };
     if once {
         dump(&kernel, &programs, &job)

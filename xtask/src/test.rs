@@ -191,9 +191,11 @@ fn guest(
     let job = Job {
         command,
         modules: vm::default_modules(),
-        terminal: None,
+        ..Job::default()
     };
     let mut guest = vm::prepare(&kernel, programs, &job, "test")?;
+    // A processor that the machine does not have is taken away from a guest in the middle of a measure.
+    guest.smp = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4) as u32);
     guest.limit = Duration::from_secs(1500);
     guest.silence = Duration::from_secs(180);
     progress(format!("booting {} ({set} tests)", kernel.release));

@@ -4,12 +4,12 @@
 //! `contention_end` once (kernel/locking/mutex.c, 5.19 to 7.2): the first begin counts.
 
 use crate::{
-    inflight::{InFlight, current_tid, innermost},
+    inflight::{InFlight, current_tid, innermost, operation_of},
     kernel_read::read_at,
     settings::setting,
 };
 use aya_ebpf::{
-    helpers::bpf_ktime_get_ns,
+    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
     macros::{btf_tracepoint, kprobe, kretprobe},
     programs::{BtfTracePointContext, ProbeContext, RetProbeContext},
 };
@@ -122,6 +122,10 @@ fn begin(slot: &mut InFlight, lock: u64) {
                 slot.holder_tid = read_at(task, setting!(task_pid)).unwrap_or(0);
                 slot.holder_tgid = read_at(task, setting!(task_tgid)).unwrap_or(0);
                 slot.holder_comm = read_at(task, setting!(task_comm)).unwrap_or([0; 16]);
+                slot.holder_op = operation_of(slot.holder_tid);
+                let holder_cpu = read_at::<u32>(task, setting!(task_cpu)).unwrap_or(u32::MAX);
+                // SAFETY: no arguments, no preconditions.
+                slot.same_cpu = u32::from(holder_cpu == unsafe { bpf_get_smp_processor_id() });
             }
         }
     }

@@ -17,7 +17,7 @@ use aya_ebpf::{
 use aya_log_ebpf::debug;
 use uio_trace_common::{
     event::{KIND_REF_KILL, KIND_REF_SWITCHED, RefKill, RefSwitched},
-    loss::DROP_READ_FAULT,
+    loss::{DROP_READ_FAULT, REF_KILL_RUNS, REF_SWITCH_RUNS},
 };
 
 /// First two integer arguments from the registers a breakpoint hands over.
@@ -38,6 +38,7 @@ fn arguments(ctx: &PerfEventContext) -> (u64, u64) {
 /// `void percpu_ref_kill_and_confirm(struct percpu_ref *ref, percpu_ref_func_t *confirm_kill)`
 #[perf_event]
 pub fn ref_kill_breakpoint(ctx: PerfEventContext) -> u32 {
+    count(REF_KILL_RUNS);
     let (reference, confirm) = arguments(&ctx);
     if kill(reference, confirm).is_err() {
         count(DROP_READ_FAULT);
@@ -81,6 +82,7 @@ fn kill(reference: u64, confirm: u64) -> Result<(), ReadFault> {
 /// `static void percpu_ref_switch_to_atomic_rcu(struct rcu_head *rcu)`
 #[perf_event]
 pub fn ref_switched_breakpoint(ctx: PerfEventContext) -> u32 {
+    count(REF_SWITCH_RUNS);
     let (rcu_head, _) = arguments(&ctx);
     if switched(rcu_head).is_err() {
         count(DROP_READ_FAULT);

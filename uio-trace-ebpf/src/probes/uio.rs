@@ -8,7 +8,7 @@ use crate::{
     inflight::{EARLY, InFlight, claim, current_tid, running},
     kernel_read::{ReadFault, read_at},
     maps::{
-        DEVICE_GENERATION, DEVICE_SERIES, DeviceSeries, GENERATIONS, MINOR_DEVICE, OP_SLOTS, SERIES,
+        BLOCKERS, DEVICE_GENERATION, DEVICE_SERIES, DeviceSeries, GENERATIONS, MINOR_DEVICE, OP_SLOTS, SERIES,
         SERIES_USED, UIO_STATE, UioState, count,
     },
     settings::setting,
@@ -22,10 +22,10 @@ use uio_trace_common::{
     event::{KIND_UIO_REGISTERED, KIND_UIO_SLOW, KIND_UIO_UNREGISTERED, UioSlow, UioUnregistered},
     histogram::{BUCKETS, bucket_index},
     loss::{
-        DROP_EXIT_WITHOUT_ENTRY, DROP_MINOR_RANGE, DROP_READ_FAULT, DROP_SERIES_FULL, UIO_NO_DEVICE, UIO_SEEN,
+        DROP_BLOCKERS_FULL, DROP_EXIT_WITHOUT_ENTRY, DROP_MINOR_RANGE, DROP_READ_FAULT, DROP_SERIES_FULL, UIO_NO_DEVICE, UIO_SEEN,
     },
     uio::{
-        ERR_FAULT_SIGBUS, ERRNOS, MAX_MINORS, OP_FAULT, OP_MMAP, OP_NAME_SHOW, OP_OPEN, OP_POLL, OP_READ,
+        BlockerKey, BlockerValue, ERR_FAULT_SIGBUS, ERRNOS, MAX_MINORS, OP_FAULT, OP_MMAP, OP_NAME_SHOW, OP_OPEN, OP_POLL, OP_READ,
         OP_RELEASE, OP_UNREGISTER, OP_VERSION_SHOW, OP_WRITE, OPS, SeriesHistogram, UioSeries,
     },
 };
@@ -224,6 +224,9 @@ pub fn uio_fault_entry(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 fn sysfs_entry(op: u32, device: Option<u64>) {
+    if own_process() {
+        return;
+    }
     // `dev_get_drvdata(dev)`
     match device.map(|device| read_at::<u64>(device, setting!(device_driver_data))) {
         Some(Ok(idev)) => enter(op, Source::Device(idev)),
@@ -316,7 +319,7 @@ pub fn uio_register_exit(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// Return of every operation but faults and unregister.
+/// Return of every operation but faults.
 #[kretprobe]
 pub fn uio_exit(ctx: RetProbeContext) -> u32 {
     let now = now();
@@ -325,7 +328,12 @@ pub fn uio_exit(ctx: RetProbeContext) -> u32 {
             if slot.operation() == OP_OPEN {
                 resolve_open(slot, ctx.ret::<i32>() == 0);
             }
-            leave(slot, now, ctx.ret());
+            let unregister = slot.operation() == OP_UNREGISTER;
+            // uio_unregister_device returns nothing: what is in the register is not its result.
+            leave(slot, now, if unregister { 0 } else { ctx.ret() });
+            if unregister {
+                unregistered(slot, now);
+            }
             slot.start_ns = 0;
         }
         None => missing_entry(),
@@ -347,18 +355,11 @@ pub fn uio_fault_exit(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// Return of `uio_unregister_device`: this generation of the minor is gone, and so is its address' meaning.
-#[kretprobe]
-pub fn uio_unregister_exit(_ctx: RetProbeContext) -> u32 {
-    let now = now();
-    let Some(slot) = running(current_tid(), false) else {
-        missing_entry();
-        return 0;
-    };
-    leave(slot, now, 0);
+/// `uio_unregister_device` returns: this generation of the minor is gone, and so is its address' meaning.
+#[inline(always)]
+fn unregistered(slot: &mut InFlight, now: u64) {
     let wait_ns = if slot.waited() { slot.wait_ns } else { 0 };
     let latency_ns = now.wrapping_sub(slot.start_ns);
-    slot.start_ns = 0;
     if let Some(next) = GENERATIONS.get_ptr_mut(slot.minor) {
         // SAFETY: a live map value; a minor has one device, and it is unregistered once.
         unsafe { *next += 1 };
@@ -377,13 +378,18 @@ pub fn uio_unregister_exit(_ctx: RetProbeContext) -> u32 {
             wait_ns,
         },
     );
-    0
+}
+
+/// The tool itself reads names and versions of new devices: no operation of the load, and it may be the only one.
+#[inline(always)]
+fn own_process() -> bool {
+    (bpf_get_current_pid_tgid() >> 32) as u32 == setting!(own_tgid)
 }
 
 #[inline(always)]
 fn missing_entry() {
     // With a process filter the entries of all others are left out on purpose.
-    if setting!(target_tgid) == 0 {
+    if setting!(target_tgid) == 0 && !own_process() {
         count(DROP_EXIT_WITHOUT_ENTRY);
     }
 }
@@ -468,6 +474,9 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
         if contended {
             series.contended += 1;
             record(&mut series.wait, slot.wait_ns, bucket_index(slot.wait_ns));
+            if slot.holder_tid != 0 {
+                blocked(slot, op);
+            }
         }
         series.driver_waits += u64::from(slot.driver_waits);
         series.driver_wait_ns += slot.driver_wait_ns;
@@ -499,7 +508,7 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
                 op,
                 holder_tid: slot.holder_tid,
                 holder_tgid: slot.holder_tgid,
-                reserved: 0,
+                holder_op: slot.holder_op,
                 holder_comm: slot.holder_comm,
                 ret,
                 latency_ns: latency,
@@ -508,6 +517,36 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
                 driver_wait_ns: slot.driver_wait_ns,
             },
         );
+    }
+}
+
+/// Counts a wait for info_lock to the holder's account.
+#[inline(always)]
+fn blocked(slot: &InFlight, op: u32) {
+    let key = BlockerKey {
+        minor: slot.minor,
+        generation: slot.generation,
+        waiter_op: op,
+        holder_op: slot.holder_op,
+        holder_tgid: slot.holder_tgid,
+        holder_tid: slot.holder_tid,
+    };
+    if let Some(known) = BLOCKERS.get_ptr_mut(&key) {
+        // SAFETY: a per-CPU value; entries are never removed.
+        let known = unsafe { &mut *known };
+        known.count += 1;
+        known.wait_ns += slot.wait_ns;
+        known.same_cpu += u64::from(slot.same_cpu);
+        return;
+    }
+    let first = BlockerValue {
+        count: 1,
+        wait_ns: slot.wait_ns,
+        same_cpu: u64::from(slot.same_cpu),
+        comm: slot.holder_comm,
+    };
+    if BLOCKERS.insert(&key, &first, 0).is_err() {
+        count(DROP_BLOCKERS_FULL);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     kernel::Root,
     model::{
         self, Model, Scope,
-        snapshot::{Meta, Snapshot},
+        snapshot::{Meta, Probe, ProbeState, Snapshot},
     },
     report,
     say::say,
@@ -33,16 +33,17 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     // Not before: until there is something to print, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
+    let started_ns = meta.started_ns;
     let mut out = Output {
         config: &config,
-        meta: &meta,
+        meta,
         printed: 0,
     };
     out.begin()?;
 
     let started = Instant::now();
     let mut model = Model::new(model::Config {
-        start_ns: Some(meta.started_ns),
+        start_ns: Some(started_ns),
     });
     let ends = config.duration.map(|duration| started + duration);
     let mut next = config.interval.map(|interval| started + interval);
@@ -60,6 +61,7 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
             () = sleep_until(wake) => {}
             stepped = tracer.step(|event| model.apply(event)) => {
                 stepped?;
+                out.probes(&tracer)?;
                 continue;
             }
         }
@@ -110,7 +112,7 @@ fn finish(tracer: Tracer) -> Result<(), AppError> {
 /// Where dumps go.
 struct Output<'a> {
     config: &'a HistConfig,
-    meta: &'a Meta,
+    meta: Meta,
     printed: u64,
 }
 
@@ -119,7 +121,7 @@ impl Output<'_> {
     fn begin(&self) -> Result<(), AppError> {
         if self.config.json {
             let mut out = std::io::stdout().lock();
-            report::json::write_meta(&mut out, self.meta)?;
+            report::json::write_meta(&mut out, &self.meta)?;
             out.flush()?;
         } else if self.config.csv {
             let mut out = std::io::stdout().lock();
@@ -141,6 +143,27 @@ impl Output<'_> {
         Ok(())
     }
 
+    /// Says what changed when probes were attached or went, as with the uio module: JSON readers get the meta record anew.
+    fn probes(&mut self, tracer: &Tracer) -> Result<(), AppError> {
+        let Some(probes) = tracer.changed_probes(&self.meta.probes) else {
+            return Ok(());
+        };
+        let works = |probes: &[Probe]| probes.iter().filter(|p| p.state == ProbeState::Attached).count();
+        let (before, now) = (works(&self.meta.probes), works(&probes));
+        self.meta.probes = probes;
+        if self.config.json {
+            let mut out = std::io::stdout().lock();
+            report::json::write_meta(&mut out, &self.meta)?;
+            out.flush()?;
+        } else if before != now {
+            say(format_args!(
+                "{now} of {} probes are attached",
+                self.meta.probes.len()
+            ));
+        }
+        Ok(())
+    }
+
     fn print(&mut self, tracer: &Tracer, mut snapshot: Snapshot) -> Result<(), AppError> {
         tracer.filter().shape(&mut snapshot);
         let mut out = std::io::stdout().lock();
@@ -154,7 +177,7 @@ impl Output<'_> {
                 heading: self.printed == 0,
                 ..report::text::Options::from_env()
             };
-            out.write_all(report::text::render(self.meta, &snapshot, &options).as_bytes())?;
+            out.write_all(report::text::render(&self.meta, &snapshot, &options).as_bytes())?;
         }
         self.printed += 1;
         out.flush()?;

@@ -6,9 +6,10 @@ use crate::{
     error::AppError,
     event::{Event, EventKind, UioPresence},
     ingest::{
-        clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource, sysfs::UioSysfs,
+        blockers, clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource,
+        sysfs::UioSysfs,
     },
-    kernel::{KernelFacts, Root, offsets::LockKind, symbols::Symbols},
+    kernel::{KernelFacts, Root, offsets::LockKind},
     model::snapshot::{Probe, UioLock},
     probes::session::{Session, SessionConfig},
     say::say,
@@ -95,7 +96,7 @@ impl Tracer {
         let mut housekeeping = interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let now = clock::monotonic_ns();
-        let symbols = SymbolSource::new(root.clone(), Symbols::read(root), now);
+        let symbols = SymbolSource::new(root.clone(), session.facts().symbols.clone(), now);
         let mut tracer = Tracer {
             session,
             lifecycle,
@@ -124,6 +125,11 @@ impl Tracer {
     /// Probes now.
     pub fn probes(&self) -> Vec<Probe> {
         self.session.probes()
+    }
+
+    /// The probes when they are not those of before.
+    pub fn changed_probes(&self, before: &[Probe]) -> Option<Vec<Probe>> {
+        self.session.probes_differ(before).then(|| self.probes())
     }
 
     /// The filter, for what is shown.
@@ -247,6 +253,8 @@ impl Tracer {
         let aggregated = readings.iter().map(|reading| reading.count).sum();
         counts.insert(loss::name(loss::UIO_AGGREGATED).into(), aggregated);
         self.tell(EventKind::UioReading(readings));
+        let blockers = blockers::read(&self.session)?;
+        self.tell(EventKind::UioBlockers(blockers));
         self.tell(EventKind::Counters(counts));
         self.tell(EventKind::Tick);
         for event in std::mem::take(&mut self.pending) {

@@ -159,6 +159,7 @@ pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
                     tid: slow.holder_tid,
                     comm: comm(&slow.holder_comm),
                 }),
+                holder_op: UioOp::from_raw(slow.holder_op).filter(|_| slow.holder_tid != 0),
             })
         }
         raw::KIND_UIO_UNREGISTERED | raw::KIND_UIO_REGISTERED => {
@@ -251,7 +252,7 @@ mod tests {
             op: 0,
             holder_tid: 7,
             holder_tgid: 6,
-            reserved: 0,
+            holder_op: 5,
             holder_comm: [b'x'; 16],
             ret: 4,
             latency_ns: 50,
@@ -336,7 +337,7 @@ mod tests {
             op: 10,
             holder_tid: 0,
             holder_tgid: 0,
-            reserved: 0,
+            holder_op: 0,
             holder_comm: [0; 16],
             ret: 0,
             latency_ns: 0,

@@ -1,5 +1,6 @@
 //! From the kernel's rings and maps to [`crate::event::Event`]s.
 
+pub mod blockers;
 pub mod clock;
 pub mod counters;
 pub mod decode;

@@ -4,7 +4,7 @@ use crate::{
     event::{Event, EventKind, KernelPtr},
     kernel::{Root, symbols::Symbols},
 };
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 /// Shortest time between two readings of the kernel's symbols, ns: it costs tens of milliseconds.
 const RELOAD_NS: u64 = 1_000_000_000;
@@ -14,7 +14,7 @@ const KNOWN_MAX: usize = 4096;
 /// Resolves release and confirm functions.
 pub struct SymbolSource {
     root: Root,
-    symbols: Symbols,
+    symbols: Arc<Symbols>,
     known: HashSet<KernelPtr>,
     unresolved: HashSet<KernelPtr>,
     read_at_ns: u64,
@@ -22,7 +22,7 @@ pub struct SymbolSource {
 
 impl SymbolSource {
     /// Starts with symbols read before.
-    pub fn new(root: Root, symbols: Symbols, now_ns: u64) -> SymbolSource {
+    pub fn new(root: Root, symbols: Arc<Symbols>, now_ns: u64) -> SymbolSource {
         SymbolSource {
             root,
             symbols,
@@ -68,7 +68,7 @@ impl SymbolSource {
         if now_ns.saturating_sub(self.read_at_ns) < RELOAD_NS || !self.unresolved.insert(address) {
             return None;
         }
-        self.symbols = Symbols::read(&self.root);
+        self.symbols = Arc::new(Symbols::read(&self.root));
         self.read_at_ns = now_ns;
         self.symbols.at(address.0)
     }

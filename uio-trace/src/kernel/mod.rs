@@ -58,8 +58,8 @@ pub struct KernelFacts {
     pub version: String,
     /// vmlinux BTF, or why there is none.
     pub btf: Result<Arc<Btf>, String>,
-    /// Kernel symbols.
-    pub symbols: Symbols,
+    /// Kernel symbols. Shared: reading them costs the kernel more than everything else read here.
+    pub symbols: Arc<Symbols>,
     /// Lockdown mode.
     pub lockdown: Lockdown,
     /// What this process may do.
@@ -71,6 +71,12 @@ pub struct KernelFacts {
 impl KernelFacts {
     /// Reads all of it. What cannot be read is in the facts as missing, with the reason.
     pub fn read(root: &Root) -> KernelFacts {
+        // Both take long and neither needs the other.
+        let (symbols, btf) = std::thread::scope(|scope| {
+            let symbols = scope.spawn(|| Symbols::read(root));
+            let btf = read_btf(&root.join("sys/kernel/btf/vmlinux"), None).map(Arc::new);
+            (symbols.join().unwrap_or_default(), btf)
+        });
         KernelFacts {
             release: root
                 .text("proc/sys/kernel/osrelease")
@@ -78,8 +84,8 @@ impl KernelFacts {
             version: root
                 .text("proc/sys/kernel/version")
                 .unwrap_or_else(|_| "unknown".into()),
-            btf: read_btf(&root.join("sys/kernel/btf/vmlinux"), None).map(Arc::new),
-            symbols: Symbols::read(root),
+            btf,
+            symbols: Arc::new(symbols),
             lockdown: Lockdown::read(root),
             privileges: Privileges::read(root),
             rcu: rcu::read(root),

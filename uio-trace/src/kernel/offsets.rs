@@ -19,6 +19,12 @@ pub fn settings(btf: Option<&Btf>, preempt_rt: bool) -> Settings {
         task_pid: offset("task_struct", "pid"),
         task_tgid: offset("task_struct", "tgid"),
         task_comm: offset("task_struct", "comm"),
+        task_cpu: btf
+            .and_then(|btf| {
+                btf.offset_of("task_struct", "thread_info.cpu")
+                    .or_else(|| btf.offset_of("task_struct", "cpu"))
+            })
+            .unwrap_or(ABSENT),
         device_driver_data: offset("device", "driver_data"),
         vm_fault_vma: offset("vm_fault", "vma"),
         vma_private_data: offset("vm_area_struct", "vm_private_data"),
@@ -38,6 +44,7 @@ pub fn settings(btf: Option<&Btf>, preempt_rt: bool) -> Settings {
         own_tgid: 0,
         // A PREEMPT_RT mutex is an rt_mutex; its owner word is elsewhere and flagged otherwise.
         mutex_owner_word: u32::from(!preempt_rt && offset("mutex", "owner") == 0),
+        reserved: 0,
     }
 }
 

@@ -5,12 +5,10 @@
 pub const MAX_UIO_SERIES: usize = 1024 * 10;
 /// UIO devices (minor, generation) kept.
 pub const MAX_UIO_DEVICES: usize = 2048;
-/// Holders kept per scope, over all devices.
-pub const MAX_BLOCKERS: usize = 1024;
+/// Holders kept (by device, thread and pair of operations): as many as the kernel side tells apart.
+pub const MAX_BLOCKERS: usize = uio_trace_common::uio::MAX_BLOCKERS as usize;
 /// Holders shown per device.
 pub const SHOWN_BLOCKERS: usize = 10;
-/// Last slow operation per (device, thread) kept, to tell what a holder did.
-pub const MAX_RECENT_HOLDERS: usize = 1024;
 /// Slow operations kept per scope, the longest.
 pub const MAX_SLOW_OPS: usize = 64;
 /// percpu_ref owners (release functions) kept.

@@ -8,7 +8,8 @@ use uio_trace_common::loss as raw;
 pub const DECODED: &str = "decoded";
 
 /// Losses that only concern the aggregated UIO figures or the slow samples: no lifecycle event can be among them.
-const NOT_LIFECYCLE: [u32; 6] = [
+const NOT_LIFECYCLE: [u32; 7] = [
+    raw::DROP_BLOCKERS_FULL,
     raw::DROP_INFLIGHT_COLLISION,
     raw::DROP_EXIT_WITHOUT_ENTRY,
     raw::DROP_EXIT_MISSED,
@@ -67,7 +68,10 @@ impl Counters {
             .filter(|name| is_loss(name))
             .map(|name| (name.clone(), get(name)));
         Loss {
-            seen: of(raw::UIO_SEEN) + of(raw::LIFECYCLE_SEEN) + of(raw::SLOW_SEEN),
+            seen: of(raw::UIO_SEEN)
+                + of(raw::LIFECYCLE_SEEN)
+                + of(raw::SLOW_SEEN)
+                + of(raw::DROP_BREAKPOINT_MISSED),
             aggregated: of(raw::UIO_AGGREGATED),
             submitted: of(raw::LIFECYCLE_SUBMITTED) + of(raw::SLOW_SUBMITTED),
             decoded,
@@ -88,6 +92,8 @@ fn is_loss(name: &str) -> bool {
         raw::SLOW_SEEN,
         raw::SLOW_SUBMITTED,
         raw::UIO_NO_DEVICE,
+        raw::REF_KILL_RUNS,
+        raw::REF_SWITCH_RUNS,
     ];
     name != DECODED && name != "reserved" && figures.iter().all(|i| raw::name(*i) != name)
 }

@@ -8,6 +8,7 @@
 //! last two: a switch ends a grace period of a ref and a phase of a context.
 
 pub mod aio;
+pub mod blockers;
 pub mod errno;
 pub mod findings;
 pub mod histogram;
@@ -49,6 +50,7 @@ pub struct Model {
     next_sweep_ns: MonotonicNs,
     uio: uio::Uio,
     slow: slow::SlowOps,
+    blockers: blockers::Blockers,
     refs: percpu_ref::Refs,
     aio: aio::Aio,
     counters: loss::Counters,
@@ -164,7 +166,7 @@ impl Model {
             EventKind::UioSlow(mut slow) => {
                 slow.by = clean(slow.by);
                 slow.holder = slow.holder.map(clean);
-                self.slow.apply(ts_ns, slow);
+                self.slow.apply(slow);
             }
             EventKind::UioRegistered {
                 device,
@@ -189,6 +191,7 @@ impl Model {
                 self.refs.symbol(addr, &name, module.as_deref());
             }
             EventKind::UioReading(readings) => self.uio.readings(readings),
+            EventKind::UioBlockers(readings) => self.blockers.readings(readings),
             EventKind::UioDevices(list) => self.uio.devices(ts_ns, list),
             EventKind::UioPresence(presence) => self.uio.presence(ts_ns, presence),
             EventKind::UioLockKind(lock) => self.uio.lock_kind(lock),
@@ -230,6 +233,7 @@ impl Model {
         self.own_losses_before = self.own_losses();
         self.uio.begin_interval();
         self.slow.begin_interval();
+        self.blockers.begin_interval();
         self.refs.begin_interval();
         self.aio.begin_interval();
         self.counters.begin_interval();
@@ -288,7 +292,7 @@ impl Model {
                 duration_ns,
             },
             uio_present: self.uio.present(),
-            uio_devices: self.uio.snapshot(view, &self.slow),
+            uio_devices: self.uio.snapshot(view, &self.blockers),
             ref_owners: self.refs.snapshot(in_interval, self.now_ns),
             aio_drains,
             aio_drains_omitted,
@@ -334,7 +338,7 @@ impl Model {
     fn own_losses(&self) -> [u64; OWN_LOSSES.len()] {
         [
             self.uio.refused,
-            self.slow.blockers_lost,
+            self.blockers.lost,
             self.refs.owners_lost,
             self.refs.open_lost,
             self.refs.expired,
@@ -369,6 +373,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::UioUnregistered { .. } => true,
         EventKind::Symbol { .. }
         | EventKind::UioReading(_)
+        | EventKind::UioBlockers(_)
         | EventKind::UioDevices(_)
         | EventKind::UioPresence(_)
         | EventKind::UioLockKind(_)

@@ -117,14 +117,16 @@ pub struct UioDevice {
     pub driver_wait_ns: u64,
     /// Number of them.
     pub driver_waits: u64,
-    /// Who held info_lock when slow operations began to wait for it, by their wait, descending (bounded).
+    /// Who held info_lock when operations began to wait for it, by their wait, descending (bounded).
     pub blockers: Vec<Blocker>,
+    /// What waited behind what, by the time waited, descending.
+    pub waits_by_op: Vec<OpPair>,
 }
 
-/// A holder of info_lock others waited for, from the slow samples of the interval.
+/// A holder of info_lock others waited for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
-    /// What it did while it held the lock; `None`: it was not slow itself, so not known.
+    /// What it did while it held the lock; `None`: no operation that is traced (a driver can take the lock, too).
     pub op: Option<String>,
     /// Its comm.
     pub comm: String,
@@ -132,9 +134,24 @@ pub struct Blocker {
     pub tgid: u32,
     /// Its thread.
     pub tid: u32,
-    /// Slow operations that began to wait while it held the lock.
+    /// Operations that began to wait while it held the lock.
     pub count: u64,
     /// Sum of their waits.
+    pub wait_ns: u64,
+    /// Those that began to wait on the CPU the holder was on: both wanted one CPU, not only one lock.
+    pub same_cpu: u64,
+}
+
+/// Waits of one kind of operation behind another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpPair {
+    /// What waited.
+    pub waiter: String,
+    /// What the holder did; `None`: no operation that is traced.
+    pub holder: Option<String>,
+    /// Waits.
+    pub count: u64,
+    /// Their sum.
     pub wait_ns: u64,
 }
 
@@ -368,6 +385,8 @@ pub struct SlowOp {
     pub driver_wait_ns: u64,
     /// Who held info_lock when the wait began: `comm (tgid/tid)`.
     pub holder: Option<String>,
+    /// What the holder did then; `None`: no operation that is traced.
+    pub holder_op: Option<String>,
 }
 
 /// Record `loss`. Reconciles: seen = aggregated + submitted + ignored + dropped + in flight; submitted = decoded + queued.

@@ -1,7 +1,7 @@
 //! UIO devices and their figures: absolute readings of the kernel's series in, since-start and interval figures out.
 
+use super::blockers::Blockers;
 use super::limits::{MAX_UIO_DEVICES, MAX_UIO_SERIES};
-use super::slow::SlowOps;
 use super::snapshot::{Histogram, UioDevice, UioLock, UioOpFigures};
 use super::{errno, histogram};
 use crate::event::{
@@ -219,10 +219,10 @@ impl Uio {
     }
 
     /// Records `uio_device`: those that exist, were there in the stretch, or had operations in it.
-    pub fn snapshot(&self, view: View, slow: &SlowOps) -> Vec<UioDevice> {
+    pub fn snapshot(&self, view: View, blockers: &Blockers) -> Vec<UioDevice> {
         let mut rows = Vec::new();
         for (key, device) in &self.devices {
-            let row = self.row(*key, device, view, slow);
+            let row = self.row(*key, device, view, blockers);
             let there = device.gone_ns.is_none_or(|gone| gone >= view.start_ns);
             if there || !row.ops.is_empty() {
                 rows.push(row);
@@ -231,7 +231,7 @@ impl Uio {
         rows
     }
 
-    fn row(&self, key: DeviceKey, device: &Device, view: View, slow: &SlowOps) -> UioDevice {
+    fn row(&self, key: DeviceKey, device: &Device, view: View, blockers: &Blockers) -> UioDevice {
         let (mut hold_sum, mut wait_sum, mut driver_wait_ns, mut driver_waits) = (0u64, 0u64, 0u64, 0u64);
         let mut ops = Vec::new();
         for op in UioOp::ALL {
@@ -264,7 +264,8 @@ impl Uio {
             ops,
             driver_wait_ns,
             driver_waits,
-            blockers: slow.blockers(view.interval, key),
+            blockers: blockers.holders(view.interval, key),
+            waits_by_op: blockers.pairs(view.interval, key),
         }
     }
 }

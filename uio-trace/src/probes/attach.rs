@@ -2,18 +2,15 @@
 
 use super::{
     catalog::{Attachment, Method},
+    perf::PerfEvent,
     plan::Attacher,
     tracefs::{KretprobeEvent, Kretprobes},
 };
 use aya::{
     Btf, Ebpf,
     programs::{
-        BtfTracePoint, FEntry, FExit, KProbe, PerfEvent, Program, ProgramError,
-        fentry::FEntryLinkId,
-        fexit::FExitLinkId,
-        kprobe::KProbeLinkId,
-        perf_event::{BreakpointConfig, PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy},
-        tp_btf::BtfTracePointLinkId,
+        BtfTracePoint, FEntry, FExit, KProbe, PerfEvent as PerfEventProgram, Program, ProgramError,
+        fentry::FEntryLinkId, fexit::FExitLinkId, kprobe::KProbeLinkId, tp_btf::BtfTracePointLinkId,
     },
 };
 use std::{io, os::fd::AsFd};
@@ -37,8 +34,10 @@ pub enum Link {
         program: &'static str,
         /// Kernel address.
         address: u64,
-        /// (CPU, link)
-        cpus: Vec<(u32, PerfEventLinkId)>,
+        /// (CPU, event)
+        cpus: Vec<(u32, PerfEvent)>,
+        /// Hits on CPUs that went offline since: an event does not come back with its CPU.
+        hits_before: u64,
     },
 }
 
@@ -147,6 +146,7 @@ impl<'a> AyaAttacher<'a> {
             program: attachment.program,
             address,
             cpus: Vec::new(),
+            hits_before: 0,
         };
         if let Err(reason) = attach_cpus(self.ebpf, &mut link, self.cpus) {
             self.detach(link);
@@ -160,7 +160,7 @@ impl<'a> AyaAttacher<'a> {
     }
 }
 
-/// Attaches a breakpoint on those of `cpus` it is not on yet.
+/// Attaches a breakpoint on those of the online `cpus` it is not on yet, and lets go of those that are no more.
 ///
 /// # Errors
 /// The first CPU's failure; CPUs attached before stay.
@@ -169,11 +169,19 @@ pub fn attach_cpus(ebpf: &mut Ebpf, link: &mut Link, cpus: &[u32]) -> Result<(),
         program: name,
         address,
         cpus: attached,
+        hits_before,
     } = link
     else {
         return Ok(());
     };
-    let program: &mut PerfEvent = program(ebpf, name)?;
+    attached.retain(|(cpu, event)| {
+        let online = cpus.contains(cpu);
+        if !online {
+            *hits_before += event.hits().unwrap_or(0);
+        }
+        online
+    });
+    let program: &mut PerfEventProgram = program(ebpf, name)?;
     if program.fd().is_err() {
         program.load().map_err(|e| explain(&e))?;
     }
@@ -181,17 +189,28 @@ pub fn attach_cpus(ebpf: &mut Ebpf, link: &mut Link, cpus: &[u32]) -> Result<(),
         if attached.iter().any(|(known, _)| *known == cpu) {
             continue;
         }
-        let id = program
-            .attach(
-                PerfEventConfig::Breakpoint(BreakpointConfig::Instruction { address: *address }),
-                PerfEventScope::AllProcessesOneCpu { cpu },
-                SamplePolicy::Period(1),
-                false,
-            )
-            .map_err(|e| format!("CPU {cpu}: {}", explain(&e)))?;
-        attached.push((cpu, id));
+        let program = program.fd().map_err(|e| explain(&e))?;
+        let event = PerfEvent::breakpoint(*address, cpu, program.as_fd())
+            .map_err(|e| format!("CPU {cpu}: {}", os(&e)))?;
+        attached.push((cpu, event));
     }
     Ok(())
+}
+
+/// How often a breakpoint was hit on all CPUs since it was set, with the program it runs; `None`: another kind of attachment.
+pub fn breakpoint_hits(link: &Link) -> Option<(&'static str, u64)> {
+    let Link::Breakpoint {
+        program,
+        cpus,
+        hits_before,
+        ..
+    } = link
+    else {
+        return None;
+    };
+    // An event that cannot be read is of a CPU that is just going offline: less is known, nothing is made up.
+    let now: u64 = cpus.iter().map(|(_, event)| event.hits().unwrap_or(0)).sum();
+    Some((program, hits_before + now))
 }
 
 /// Detaches; failures are of no consequence, the kernel detaches with the descriptors.
@@ -222,15 +241,7 @@ pub fn detach(ebpf: &mut Ebpf, kretprobes: Option<&mut Kretprobes>, link: Link) 
                 let _ = program.detach(id);
             }
         }
-        Link::Breakpoint {
-            program: name, cpus, ..
-        } => {
-            if let Some(Ok(program)) = ebpf.program_mut(name).map(<&mut PerfEvent>::try_from) {
-                for (_, id) in cpus {
-                    let _ = program.detach(id);
-                }
-            }
-        }
+        Link::Breakpoint { cpus, .. } => drop(cpus),
     }
 }
 

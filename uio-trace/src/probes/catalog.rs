@@ -315,7 +315,7 @@ pub const CATALOG: &[Hook] = &[
         "uio_unregister_device",
         "uio_unregister_device",
         "uio_unregister_entry",
-        "uio_unregister_exit",
+        "uio_exit",
         &[],
         "unregistrations: tells a re-registered minor from its predecessor",
         false

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod catalog;
+pub mod perf;
 pub mod plan;
 pub mod session;
 pub mod tracefs;

@@ -1,7 +1,7 @@
 //! The loaded BPF object and its attachments for as long as the tool traces.
 
 use super::{
-    attach::{AyaAttacher, Link, attach_cpus, detach},
+    attach::{AyaAttacher, Link, attach_cpus, breakpoint_hits, detach},
     catalog::{CATALOG, Hook, Subject},
     plan::{self, Outcome},
     tracefs::Kretprobes,
@@ -33,7 +33,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/uio-trace.aarch64.o")
 /// Memory all series together may take, bytes; divided by the number of CPUs.
 const SERIES_BUDGET: usize = 32 << 20;
 /// Series a CPU gets at least and at most.
-const SERIES_RANGE: (usize, usize) = (64, 4096);
+const SERIES_RANGE: (usize, usize) = (64, 2048);
 
 /// Where the uio driver shows itself, module or built in.
 const UIO_MODULE: &str = "sys/module/uio";
@@ -123,7 +123,7 @@ pub struct Session {
 /// Housekeeping rounds an appearing module gets until what does not attach has failed.
 const UIO_ATTEMPTS: u32 = 20;
 
-/// Functions a breakpoint may be set on; looked up once, before the symbols are dropped from memory.
+/// Functions a breakpoint may be set on; looked up once.
 fn breakpoint_addresses(facts: &KernelFacts) -> HashMap<&'static str, u64> {
     CATALOG
         .iter()
@@ -480,6 +480,18 @@ impl Session {
     /// A row for each hook.
     pub fn probes(&self) -> Vec<Probe> {
         self.hooks.iter().map(|h| h.outcome.probe.clone()).collect()
+    }
+
+    /// Whether [`Session::probes`] are others than these.
+    pub fn probes_differ(&self, before: &[Probe]) -> bool {
+        let now = self.hooks.iter().map(|hook| &hook.outcome.probe);
+        !now.eq(before)
+    }
+
+    /// Hits of the breakpoints, by program.
+    pub fn breakpoint_hits(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let links = self.hooks.iter().flat_map(|hook| &hook.outcome.handles);
+        links.filter_map(breakpoint_hits)
     }
 
     /// Ends the session and gives back what the kernel is.

@@ -312,7 +312,17 @@ impl Script {
                 hold_ns: line.ns("hold"),
                 driver_wait_ns: line.ns("driver_wait"),
                 holder: line.keys.get("holder").map(|h| task(&h.replace(':', "/"))),
+                holder_op: line.keys.get("holder_op").map(|name| op(name)),
             }),
+            "blocker" => EventKind::UioBlockers(vec![UioBlockerReading {
+                device: line.device(),
+                waiter_op: op(line.text("waiter")),
+                holder_op: line.keys.get("op").map(|name| op(name)),
+                holder: line.task(),
+                count: line.number("count", 0),
+                wait_ns: line.ns("wait"),
+                same_cpu: line.number("same_cpu", 0),
+            }]),
             "counters" => EventKind::Counters(
                 line.keys
                     .iter()

@@ -125,6 +125,12 @@ fn op(op: &str, count: u64, contended: u64, latency: u64, wait: u64, hold: Optio
 pub fn devices() -> Vec<UioDevice> {
     let mut write = op("write", 1_412_000, 1_398_000, 805 * US, 604 * US, Some(200 * US));
     write.errors = BTreeMap::from([("EIO".to_owned(), 12), ("EINVAL".to_owned(), 3)]);
+    let pair = |waiter: &str, holder: Option<&str>, count: u64, wait_ns: u64| OpPair {
+        waiter: waiter.into(),
+        holder: holder.map(str::to_owned),
+        count,
+        wait_ns,
+    };
     let blocker = |op: Option<&str>, tid: u32, count: u64, wait_ns: u64| Blocker {
         op: op.map(str::to_owned),
         comm: "tcmu-runner".into(),
@@ -132,6 +138,7 @@ pub fn devices() -> Vec<UioDevice> {
         tid,
         count,
         wait_ns,
+        same_cpu: 0,
     };
     vec![
         UioDevice {
@@ -157,6 +164,11 @@ pub fn devices() -> Vec<UioDevice> {
                 blocker(Some("write"), 2211, 790, 1_590 * MS),
                 blocker(None, 2212, 44, 91 * MS),
             ],
+            waits_by_op: vec![
+                pair("write", Some("write"), 1_560, 3_100 * MS),
+                pair("poll", Some("write"), 42, 130 * MS),
+                pair("write", None, 44, 91 * MS),
+            ],
         },
         UioDevice {
             minor: 1,
@@ -176,6 +188,7 @@ pub fn devices() -> Vec<UioDevice> {
             driver_wait_ns: 0,
             driver_waits: 0,
             blockers: Vec::new(),
+            waits_by_op: Vec::new(),
         },
         UioDevice {
             minor: 2,
@@ -191,6 +204,7 @@ pub fn devices() -> Vec<UioDevice> {
             driver_wait_ns: 0,
             driver_waits: 0,
             blockers: Vec::new(),
+            waits_by_op: Vec::new(),
         },
     ]
 }
@@ -542,6 +556,7 @@ pub fn rich_at(elapsed_ns: u64) -> Snapshot {
         hold_ns: 200 * US,
         driver_wait_ns: 0,
         holder: holder.map(str::to_owned),
+        holder_op: holder.map(|_| "write".into()),
     };
     Snapshot {
         interval: interval(elapsed_ns),

@@ -7,6 +7,7 @@ mod stage;
 mod stamp;
 mod toolchain;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -100,6 +101,7 @@ struct Built {
 
 fn build(top: &Path) -> Result<Built> {
     let cache = paths::cache()?;
+    let _turn = one_at_a_time(&cache)?;
     let toolchain = toolchain::provide(&cache)?;
     let mut stamp = Stamp::of_sources(top)?;
     stamp.set_tools(&toolchain.compiler_version()?, &toolchain.linker_version()?);
@@ -111,6 +113,19 @@ fn build(top: &Path) -> Result<Built> {
         objects.push((architecture.to_owned(), object));
     }
     Ok(Built { objects, stamp })
+}
+
+/// Every clone on this machine builds in the same staged copy: a second one waits until this is dropped, else it would
+/// compile a mixture of both.
+fn one_at_a_time(cache: &Path) -> Result<File> {
+    let path = cache.join("bpf-build.lock");
+    let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    if file.try_lock().is_err() {
+        progress("waiting for another build of the BPF object on this machine");
+        file.lock()
+            .with_context(|| format!("cannot lock {}", path.display()))?;
+    }
+    Ok(file)
 }
 
 fn build_one(top: &Path, toolchain: &Toolchain, architecture: &str) -> Result<Vec<u8>> {

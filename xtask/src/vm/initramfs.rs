@@ -18,6 +18,8 @@ pub struct Job {
     pub modules: Vec<String>,
     /// Give the command a controlling terminal of this size on the console.
     pub terminal: Option<Terminal>,
+    /// Programs of this machine taken along, with the libraries they load.
+    pub host_programs: Vec<PathBuf>,
 }
 
 /// The terminal in front of the harness.
@@ -84,6 +86,9 @@ pub fn build(
     if let Some(module) = testbed_module {
         archive.file("lib/uio_testbed.ko", &read(module)?);
     }
+    for program in &job.host_programs {
+        host_program(&mut archive, program)?;
+    }
     archive.file("job.json", job.text(kernel).as_bytes());
     Ok(archive.finish())
 }
@@ -104,6 +109,49 @@ impl Job {
     }
 }
 
+/// A dynamic program of this machine, its libraries at the paths where it looks for them.
+fn host_program(archive: &mut Archive, program: &Path) -> Result<()> {
+    let name = program
+        .file_name()
+        .with_context(|| format!("{} names no program", program.display()))?;
+    archive.file(&format!("bin/{}", name.to_string_lossy()), &read(program)?);
+    let mut command = std::process::Command::new("ldd");
+    let output = command
+        .arg(program)
+        .output()
+        .with_context(|| format!("cannot ask ldd about {}", program.display()))?;
+    for library in libraries(&String::from_utf8_lossy(&output.stdout)) {
+        archive.file(library.trim_start_matches('/'), &read(Path::new(library))?);
+    }
+    Ok(())
+}
+
+/// The paths in what ldd prints: `name => path (address)`, or `path (address)` for the loader. A static program has none.
+fn libraries(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let line = line.split_once(" => ").map_or(line, |(_, path)| path).trim();
+        let path = line.split_once(" (")?.0;
+        path.starts_with('/').then_some(path)
+    })
+}
+
 fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::libraries;
+
+    #[test]
+    fn finds_libraries_and_loader() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n\tlibgone.so => not found\n";
+        let found: Vec<&str> = libraries(text).collect();
+        assert_eq!(
+            found,
+            ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
+        );
+        assert_eq!(libraries("\tnot a dynamic executable\n").count(), 0);
+    }
 }

@@ -45,6 +45,9 @@ pub struct VmArgs {
     /// Modules to load first (default: uio and the testbed's); a module's parameters follow it after spaces.
     #[arg(long)]
     module: Vec<String>,
+    /// A program of this machine to take along, with its libraries.
+    #[arg(long, value_name = "PATH")]
+    program: Vec<PathBuf>,
     /// More for the kernel's command line.
     #[arg(long, default_value = "")]
     append: String,
@@ -72,6 +75,7 @@ pub fn main(arguments: &VmArgs) -> Result<()> {
     let mut job = Job {
         command: arguments.command.clone(),
         modules,
+        host_programs: arguments.program.clone(),
         terminal: None,
     };
     if arguments.shell {

@@ -12,7 +12,9 @@
  *   calls       irqcontrol calls since the last reset
  *   failed      those that failed
  *   held_ns     nanoseconds spent in them
- *   reset       write anything: zero the three
+ *   arrival_ns  nanoseconds from the writer's own stamp to irqcontrol: what the write took to get the lock. The stamp is
+ *               the written value: the low 32 bits of CLOCK_MONOTONIC just before the call (0 and 1 are no stamp)
+ *   reset       write anything: zero the counts
  * and in /sys/kernel/debug/uio_testbed/N the last calls' times as an array of u32 nanoseconds, in call order.
  */
 #include <linux/debugfs.h>
@@ -44,6 +46,7 @@ struct testbed_device {
 	atomic64_t calls;
 	atomic64_t failed;
 	atomic64_t held_ns;
+	atomic64_t arrival_ns;
 	u32 *samples;
 	struct debugfs_blob_wrapper blob;
 };
@@ -76,6 +79,8 @@ static int testbed_irqcontrol(struct uio_info *info, s32 irq_on)
 	int result = 0;
 	u64 took;
 
+	if ((u32)irq_on > 1)
+		atomic64_add((u32)start - (u32)irq_on, &testbed->arrival_ns);
 	hold(testbed);
 	if (every && call % every == 0) {
 		atomic64_inc(&testbed->failed);
@@ -120,6 +125,7 @@ NUMBER(fail_errno);
 COUNTER(calls);
 COUNTER(failed);
 COUNTER(held_ns);
+COUNTER(arrival_ns);
 
 static ssize_t mode_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
@@ -151,6 +157,7 @@ static ssize_t reset_store(struct device *dev, struct device_attribute *attr, co
 	atomic64_set(&testbed->calls, 0);
 	atomic64_set(&testbed->failed, 0);
 	atomic64_set(&testbed->held_ns, 0);
+	atomic64_set(&testbed->arrival_ns, 0);
 	return count;
 }
 static DEVICE_ATTR_WO(reset);
@@ -158,7 +165,8 @@ static DEVICE_ATTR_WO(reset);
 static struct attribute *testbed_attrs[] = {
 	&dev_attr_hold_us.attr,	   &dev_attr_mode.attr,	   &dev_attr_fail_every.attr,
 	&dev_attr_fail_errno.attr, &dev_attr_calls.attr,   &dev_attr_failed.attr,
-	&dev_attr_held_ns.attr,	   &dev_attr_reset.attr,   NULL,
+	&dev_attr_held_ns.attr,	   &dev_attr_arrival_ns.attr, &dev_attr_reset.attr,
+	NULL,
 };
 static const struct attribute_group testbed_group = { .attrs = testbed_attrs };
 

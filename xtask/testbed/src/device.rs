@@ -23,6 +23,8 @@ pub struct Truth {
     pub failed: u64,
     /// Nanoseconds in them.
     pub held_ns: u64,
+    /// Nanoseconds from the writers' stamps to irqcontrol, summed.
+    pub arrival_ns: u64,
 }
 
 impl Testbed {
@@ -73,6 +75,7 @@ impl Testbed {
             calls: number("calls")?,
             failed: number("failed")?,
             held_ns: number("held_ns")?,
+            arrival_ns: number("arrival_ns")?,
         })
     }
 

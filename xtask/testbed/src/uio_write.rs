@@ -109,7 +109,6 @@ fn write(index: usize, device: String, file: &File, barrier: &Barrier, options: 
     let period = options
         .rate
         .map(|rate| Duration::from_secs_f64(1.0 / rate.max(0.001)));
-    let value = 1_i32.to_ne_bytes();
     barrier.wait();
     let start_ns = monotonic_ns();
     let mut before = start_ns;
@@ -121,6 +120,8 @@ fn write(index: usize, device: String, file: &File, barrier: &Barrier, options: 
             break;
         }
         before = monotonic_ns();
+        // What is written is the stamp that the testbed module tells the way to the lock from; 0 and 1 are none.
+        let value = (before as u32).max(2).to_ne_bytes();
         // SAFETY: the descriptor is open and the buffer has the four bytes that uio_write() takes.
         let written = unsafe { libc::write(file.as_raw_fd(), value.as_ptr().cast(), value.len()) };
         let after = monotonic_ns();

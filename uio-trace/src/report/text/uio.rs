@@ -1,7 +1,7 @@
 //! UIO devices: a table, the wait beside the hold of the busiest, slow operations one by one.
 
 use super::Page;
-use crate::format::{count, duration, fit, left, percent, plural, right, short_count};
+use crate::format::{duration, fit, left, percent, plural, right, short_count};
 use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
@@ -113,16 +113,21 @@ fn blockers(page: &mut Page, device: &UioDevice) {
         .map_or_else(String::new, |op| format!(" in {op}"));
     let more = match device.blockers.len() - 1 {
         0 => String::new(),
-        n => format!("; and {} more", plural(n as u64, "thread")),
+        n => format!("; {} more", plural(n as u64, "holder")),
     };
     page.line(&format!(
-        "    slowest waits behind {} ({}/{}){doing}: {}, {}{more}",
+        "    most waited behind {} ({}/{}){doing}: {}, {}{more}",
         first.comm,
         first.tgid,
         first.tid,
-        count(first.count),
+        plural(first.count, "wait"),
         duration(first.wait_ns),
     ));
+    let pairs = device.waits_by_op.iter().take(3).map(|pair| {
+        let holder = pair.holder.as_deref().unwrap_or("other");
+        format!("{} behind {holder} {}", pair.waiter, duration(pair.wait_ns))
+    });
+    page.line(&format!("    waits: {}", pairs.collect::<Vec<_>>().join(", ")));
 }
 
 /// Wait beside hold, a row for each power of two, all operations but reads together.

@@ -78,7 +78,7 @@ const fn smoke(name: &'static str, run: Test) -> Case {
 
 impl Case {
     const fn timed(mut self) -> Case {
-        self.attempts = 4;
+        self.attempts = 3;
         self
     }
 
@@ -132,6 +132,7 @@ fn cases() -> Vec<Case> {
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
         full("ref_queue_freeze", refs::queue_freeze),
+        full("ref_missed_hits_are_counted", refs::missed_hits_are_counted),
         full("uio_reloaded_three_times", reload::three_times),
         full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),

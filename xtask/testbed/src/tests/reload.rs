@@ -10,34 +10,29 @@ use crate::device::Testbed;
 use crate::kernel_modules;
 use crate::tool::{Records, Tool};
 
-const KPROBES: &str = "/sys/kernel/debug/kprobes/list";
-
-/// How many probes sit on the driver's write function now (entry and return count apart). Where functions begin
-/// with an ENDBR instruction, the probe is behind it: +0x4. What sat on a module that is gone is still listed,
-/// without a name.
-fn probes_of_write() -> usize {
-    let list = std::fs::read_to_string(KPROBES).unwrap_or_default();
-    list.lines()
-        .filter(|line| line.contains(" uio_write+0x") && !line.contains("[GONE]"))
-        .count()
+/// Waits until the tool says of its probe on uio_write that it is in this state.
+fn wait_for_write_probe(tool: &mut Tool, state: &str) -> Result<()> {
+    let what = format!("that the probe on uio_write is {state}");
+    tool.wait_for(&what, Duration::from_secs(60), |record| {
+        let probes = record["probes"].as_array();
+        probes.is_some_and(|probes| {
+            probes
+                .iter()
+                .any(|probe| probe["hook"] == "uio_write" && probe["state"] == state)
+        })
+    })
 }
 
 /// Three lives of the driver, each with its own number of writes.
 pub fn three_times(_: &Guest) -> Result<String> {
     let mut tool = Tool::start(&["1"])?;
-    let probes = probes_of_write();
-    if probes == 0 {
-        bail!("nothing is attached to uio_write");
-    }
     let mut expected = 0;
     for life in 1..=3_u64 {
         kernel_modules::unload("uio_testbed")?;
         kernel_modules::unload("uio")?;
+        wait_for_write_probe(&mut tool, "waiting").with_context(|| format!("life {life}"))?;
         kernel_modules::load("uio_testbed devices=2")?;
-        wait_until("the probes of uio_write", Duration::from_secs(30), || {
-            probes_of_write() == probes
-        })
-        .with_context(|| format!("life {life}"))?;
+        wait_for_write_probe(&mut tool, "attached").with_context(|| format!("life {life}"))?;
         let device = Testbed::find(0)?;
         wait_until("the device node", Duration::from_secs(10), || {
             std::path::Path::new(&device.node()).exists()
@@ -51,7 +46,7 @@ pub fn three_times(_: &Guest) -> Result<String> {
         let counted = |records: &Records| records.operation_sum(&device.name, "write", "count") >= expected;
         tool.wait_until(
             &format!("the writes of life {life}"),
-            Duration::from_secs(20),
+            Duration::from_secs(60),
             counted,
         )?;
     }

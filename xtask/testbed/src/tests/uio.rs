@@ -15,9 +15,6 @@ use crate::tool::{Records, Tool};
 const TOLERANCE: f64 = 0.05;
 /// What uio_write does around irqcontrol, and the tool's own probes, take in a translated guest.
 const PROBES_NS: f64 = 5_000.0;
-/// Several writers that spin keep more of the guest's processors busy than the machine may have. One that the host
-/// takes away costs its writer time on either side of the tool's clock; sleeping writers hardly ever lose one.
-const SPINNING_TOLERANCE: f64 = 0.25;
 
 /// Writers on two devices: each device has exactly its own.
 pub fn exact_counts(_: &Guest) -> Result<String> {
@@ -138,113 +135,89 @@ pub fn errors_by_errno(_: &Guest) -> Result<String> {
     Ok(format!("{io} EIO, {again} EAGAIN"))
 }
 
-struct Measured {
-    threads: usize,
+/// A run of writers on one device: the module's and the workload's own figures.
+struct Run {
     writes: f64,
-    /// What the typical write has besides its hold: median of latencies less median of holds.
-    rest_ns: f64,
     latency_sum: f64,
     /// Values at the ranks around the 99th percentile.
     latency_p99: (u64, u64),
     held_ns: f64,
-    /// From the first thread's begin to the last one's end.
-    wall_ns: f64,
+    /// From the writers' stamps to irqcontrol, summed.
+    arrival_ns: f64,
     hold_p99: (u64, u64),
-    records: Records,
 }
 
-fn measure(device: &Testbed, threads: usize, seconds: f64) -> Result<Measured> {
+fn run_writers(device: &Testbed, threads: usize, seconds: f64) -> Result<Run> {
     device.reset()?;
-    // A slow operation is also sent one by one, which costs its writer time after the tool's last look at the
-    // clock. Here every operation would be one.
-    let tool = Tool::start(&["--slow", "100s"])?;
     let line = format!(
         "uio-write --device {} --threads {threads} --seconds {seconds} --fifo",
         device.node()
     );
     let load = workload(&line)?;
-    let records = tool.finish()?;
     let truth = device.truth()?;
     let own = |name: &str| number(&load, &format!("/devices/0/{name}"));
     let writes = own("writes")?;
     same("the module's calls", truth.calls, writes)?;
     let samples = device.sorted_samples(writes)?;
-    Ok(Measured {
-        threads,
+    Ok(Run {
         writes: writes as f64,
-        rest_ns: own("latency_ns/p50")? as f64 - percentile(&samples, 0.5) as f64,
         latency_sum: own("latency_ns/sum")? as f64,
         latency_p99: (own("latency_ns/p98_5")?, own("latency_ns/p99_5")?),
         held_ns: truth.held_ns as f64,
-        wall_ns: number(&load, "/wall_ns")? as f64,
+        arrival_ns: truth.arrival_ns as f64,
         hold_p99: (percentile(&samples, 0.985), percentile(&samples, 0.995)),
-        records,
     })
 }
 
 /// Hold and wait of a device whose irqcontrol takes a known time.
 ///
-/// Truth of the hold: the module's own clock around irqcontrol. Truth of the wait: what is left of the writes' time
-/// after the holds and the rest, where the rest (system call, copy, the tool's probes) is what a typical write of
-/// one writer alone, who never waits, has besides its hold.
-///
-/// Several writers hand the lock over: whoever releases it wakes the next before uio_write returns, and the next
-/// takes a while to run. Both cost microseconds on a real machine and tens of them in a translated one, where the
-/// wake goes through the host. The first part is in the tool's hold and in neither truth; what both take together
-/// is what the wall time of a lock that is always held has besides holds. Short holds are compared with that
-/// allowance; with a hold of 2 ms it is too small to matter, and there is none.
+/// Truth of the hold: the module's own clock around irqcontrol. Truth of the wait: each write carries its writer's
+/// clock, and irqcontrol, which is called with the lock held, tells how long ago that was; less what the way to
+/// irqcontrol takes when nobody waits, known from a single writer on another device under the same tool.
 pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
-    let device = Testbed::find(0)?;
-    device.set_hold(hold_us, spin)?;
-    let alone = measure(&device, 1, 1.0)?;
-    let rest = alone.rest_ns.max(0.0);
-    let run = if threads == 1 {
-        alone
-    } else {
-        measure(&device, threads, 3.0)?
-    };
-    device.set_hold(0, false)?;
-
+    let (device, other) = (Testbed::find(0)?, Testbed::find(1)?);
+    for device in [&device, &other] {
+        device.set_hold(hold_us, spin)?;
+    }
+    // A slow operation is also sent one by one, which costs its writer time after the tool's last look at the
+    // clock. Here every operation would be one.
+    let tool = Tool::start(&["--slow", "100s"])?;
+    let alone = run_writers(&other, 1, 0.5)?;
+    let run = run_writers(&device, threads, 2.0)?;
+    let records = tool.finish()?;
+    for device in [&device, &other] {
+        device.set_hold(0, false)?;
+    }
     let truth = Truth {
-        wait: run.latency_sum - run.held_ns - rest * run.writes,
-        handover: match (threads, hold_us) {
-            (1, _) | (_, 2000..) => 0.0,
-            _ => (run.wall_ns - run.held_ns - rest * run.writes).max(0.0),
-        },
-        rest: rest * run.writes,
-        share: if spin && threads > 1 {
-            SPINNING_TOLERANCE
-        } else {
-            TOLERANCE
-        },
+        wait: (run.arrival_ns - alone.arrival_ns / alone.writes * run.writes).max(0.0),
+        around: (alone.latency_sum - alone.held_ns) / alone.writes * run.writes,
     };
-    let figures = run.records.operation(&device.name, "write");
+    let figures = records.operation(&device.name, "write");
     let per_write = |sum: f64| sum / run.writes / 1e3;
     let detail = format!(
-        "{} writes, us each: hold {:.1} (module {:.1}), wait {:.1} (workload {:.1}), rest {:.1}, handover {:.1}; {} contended",
+        "{} writes, us each: hold {:.1} (module {:.1}), wait {:.1} (module {:.1}), latency {:.1} (workload {:.1}), around {:.1}; {} contended",
         run.writes,
         per_write(number(figures, "/hold_ns/sum")? as f64),
         per_write(run.held_ns),
         per_write(number(figures, "/wait_ns/sum")? as f64),
         per_write(truth.wait),
-        per_write(truth.rest),
-        per_write(truth.handover),
+        per_write(number(figures, "/latency_ns/sum")? as f64),
+        per_write(run.latency_sum),
+        per_write(truth.around),
         number(figures, "/contended")?,
     );
-    compare(figures, &run, &truth).with_context(|| detail.clone())?;
+    compare(figures, &run, threads, &truth).with_context(|| detail.clone())?;
     Ok(detail)
 }
 
-/// Totals of a run in nanoseconds, from the workload and the module.
+/// Totals of a run in nanoseconds, from the module and the workload.
 struct Truth {
     wait: f64,
-    handover: f64,
-    rest: f64,
-    /// How much a total may differ.
-    share: f64,
+    /// What a write that never waits has besides its hold: system call, copy, the tool's probes.
+    around: f64,
 }
 
-fn compare(figures: &Value, run: &Measured, truth: &Truth) -> Result<()> {
+fn compare(figures: &Value, run: &Run, threads: usize, truth: &Truth) -> Result<()> {
     same("writes", number(figures, "/count")?, run.writes as u64)?;
     let contended = number(figures, "/contended")?;
     if contended as f64 > run.writes {
@@ -255,32 +228,37 @@ fn compare(figures: &Value, run: &Measured, truth: &Truth) -> Result<()> {
     same("count of holds", number(hold, "/count")?, run.writes as u64)?;
 
     // The tool's hold also has what uio_write does around irqcontrol, and the probes.
-    let probes = (run.held_ns * truth.share).max(PROBES_NS * run.writes);
-    let (low, high) = (
+    // A contended write has more of them in its hold: the end of its wait, and its unlock.
+    let probes = PROBES_NS * (run.writes + 2.0 * contended as f64);
+    let around = (run.held_ns * TOLERANCE).max(probes);
+    between(
+        "total hold",
+        total(hold)?,
         run.held_ns * (1.0 - TOLERANCE),
-        run.held_ns + probes + truth.handover,
-    );
-    between("total hold", total(hold)?, low, high)?;
+        run.held_ns + around,
+    )?;
     // The writer's clock is outside the system call and the probes, the tool's inside.
     let (low, high) = (
-        run.latency_sum * (1.0 - 2.0 * truth.share) - truth.rest,
+        run.latency_sum * (1.0 - TOLERANCE) - truth.around - PROBES_NS * contended as f64,
         run.latency_sum,
     );
     between("total latency", total(latency)?, low, high)?;
-    if run.threads == 1 {
+    if threads == 1 {
         same("waits of a single writer", contended, 0)?;
     } else {
-        let allowed = truth.wait * truth.share + truth.handover;
+        // Between the writer's stamp and the tool's first look at the wait, and between its last and irqcontrol,
+        // are the tracepoints' own programs.
+        let floor = PROBES_NS * contended as f64;
         near(
             "total wait",
             total(&figures["wait_ns"])?,
             truth.wait,
-            0.0,
-            allowed,
+            TOLERANCE,
+            floor,
         )?;
     }
-    same_bucket("p99 of hold", hold, run.hold_p99, truth.handover / run.writes)?;
-    same_bucket("p99 of latency", latency, run.latency_p99, 0.0)
+    same_bucket("p99 of hold", hold, run.hold_p99)?;
+    same_bucket("p99 of latency", latency, run.latency_p99)
 }
 
 fn between(what: &str, found: f64, low: f64, high: f64) -> Result<()> {
@@ -293,11 +271,11 @@ fn between(what: &str, found: f64, low: f64, high: f64) -> Result<()> {
 /// The 99th percentile may lie in the bucket of the true value or in a neighbour of it (buckets are at most 1/8 of
 /// their lower bound wide). In a steep tail the two clocks, one inside the system call and one outside, need not
 /// put the same write at the same rank: the true value is one between the ranks 98.5 % and 99.5 %.
-fn same_bucket(what: &str, histogram: &Value, truth: (u64, u64), handover: f64) -> Result<()> {
+fn same_bucket(what: &str, histogram: &Value, truth: (u64, u64)) -> Result<()> {
     const BUCKET: f64 = 1.125;
     let found = number(histogram, "/p99")? as f64;
     let low = truth.0 as f64 / (BUCKET * BUCKET) - PROBES_NS;
-    let high = truth.1 as f64 * BUCKET * BUCKET + PROBES_NS + handover;
+    let high = truth.1 as f64 * BUCKET * BUCKET + PROBES_NS;
     if found < low || found > high {
         bail!("{what} is {found}, more than a bucket from {truth:?}");
     }
