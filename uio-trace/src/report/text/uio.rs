@@ -96,38 +96,58 @@ fn row(op: &UioOpFigures) -> String {
     )
 }
 
+/// Behind whom, behind what, and which other locks: at most two lines.
 fn blockers(page: &mut Page, device: &UioDevice) {
+    if let Some(first) = device.blockers.first() {
+        let doing = first
+            .op
+            .as_deref()
+            .map_or_else(String::new, |op| format!(" in {op}"));
+        let more = match device.blockers.len() - 1 {
+            0 => String::new(),
+            n => format!("; {n} more"),
+        };
+        page.line(&format!(
+            "    most wait behind {} ({}/{}){doing}: {}, {}{more}",
+            first.comm,
+            first.tgid,
+            first.tid,
+            plural(first.count, "wait"),
+            duration(first.wait_ns),
+        ));
+    }
+    let mut parts = Vec::new();
     if device.driver_waits > 0 {
         let (n, ns) = (
             plural(device.driver_waits, "wait"),
             duration(device.driver_wait_ns),
         );
-        page.line(&format!("    locks of the driver: {n}, {ns}"));
+        parts.push(format!("locks of the driver: {n}, {ns}"));
     }
-    let Some(first) = device.blockers.first() else {
-        return;
-    };
-    let doing = first
-        .op
-        .as_deref()
-        .map_or_else(String::new, |op| format!(" in {op}"));
-    let more = match device.blockers.len() - 1 {
-        0 => String::new(),
-        n => format!("; {} more", plural(n as u64, "holder")),
-    };
-    page.line(&format!(
-        "    most waited behind {} ({}/{}){doing}: {}, {}{more}",
-        first.comm,
-        first.tgid,
-        first.tid,
-        plural(first.count, "wait"),
-        duration(first.wait_ns),
-    ));
-    let pairs = device.waits_by_op.iter().take(3).map(|pair| {
-        let holder = pair.holder.as_deref().unwrap_or("other");
-        format!("{} behind {holder} {}", pair.waiter, duration(pair.wait_ns))
-    });
-    page.line(&format!("    waits: {}", pairs.collect::<Vec<_>>().join(", ")));
+    // One pair is what the line above says.
+    if device.waits_by_op.len() > 1 {
+        parts.extend(device.waits_by_op.iter().map(|pair| {
+            let holder = pair.holder.as_deref().unwrap_or("another");
+            format!("{} behind {holder} {}", pair.waiter, duration(pair.wait_ns))
+        }));
+    }
+    if let Some(line) = whole_parts(&parts) {
+        page.line(&line);
+    }
+}
+
+/// As many parts as one line holds whole, the first in any case.
+fn whole_parts(parts: &[String]) -> Option<String> {
+    const COLUMNS: usize = 78;
+    let mut line = format!("    {}", parts.first()?);
+    for part in &parts[1..] {
+        if line.len() + 2 + part.len() > COLUMNS {
+            break;
+        }
+        line.push_str("; ");
+        line.push_str(part);
+    }
+    Some(line)
 }
 
 /// Wait beside hold, a row for each power of two, all operations but reads together.
