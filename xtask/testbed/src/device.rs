@@ -115,6 +115,9 @@ pub fn minor_of(name: &str) -> Result<u32> {
     anyhow::bail!("no UIO device is named {name}")
 }
 
+/// The name of the device that [`make_tcmu`] makes.
+pub const TCMU_NAME: &str = "tcm-user/0/testbed/testbed//x";
+
 /// Makes a TCMU device without a back end: a UIO device whose writes run tcmu's completion handler. For kernels
 /// that the testbed module was not built for. Returns its number.
 pub fn make_tcmu() -> Result<u32> {
@@ -132,5 +135,5 @@ pub fn make_tcmu() -> Result<u32> {
         std::fs::write(folder.join(name), value)
             .with_context(|| format!("cannot set {name} of the TCMU device"))?;
     }
-    minor_of("tcm-user/0/testbed/testbed//x")
+    minor_of(TCMU_NAME)
 }

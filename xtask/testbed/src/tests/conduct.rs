@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use super::{Guest, number, same, workload};
 use crate::clock::wait_until;
-use crate::device::{Testbed, make_tcmu, minor_of};
-use crate::tool::{PROGRAM, Tool};
+use crate::device::{TCMU_NAME, Testbed, make_tcmu, minor_of};
+use crate::kernel_modules;
+use crate::tool::{PROGRAM, Records, Tool};
 
 /// A signal that asks it to end makes it print what it has.
 pub fn prints_after(signal: i32) -> Result<String> {
@@ -24,6 +25,45 @@ pub fn prints_after(signal: i32) -> Result<String> {
         50,
     )?;
     Ok(format!("50 writes, exit code {}", ended.code))
+}
+
+/// Attached and detached again and again while every probed path is busy: nothing of the host may notice, every run ends well
+/// and has seen the load.
+pub fn attach_and_detach(_: &Guest) -> Result<String> {
+    const RUNS: u64 = 5;
+    let (name, node) = if kernel_modules::have_testbed() {
+        let device = Testbed::find(0)?;
+        device.set_hold(0, false)?;
+        (device.name.clone(), device.node())
+    } else {
+        let minor = minor_of(TCMU_NAME).or_else(|_| make_tcmu())?;
+        (TCMU_NAME.to_owned(), format!("/dev/uio{minor}"))
+    };
+    // Until the test ends it.
+    let mut load = Command::new("/bin/testbed")
+        .args(["uio-write", "--threads", "3", "--seconds", "600", "--device"])
+        .arg(&node)
+        .stdout(Stdio::null())
+        .spawn()
+        .context("cannot start the writers")?;
+    let runs = (0..RUNS).map(|_| {
+        let mut tool = Tool::start(&["0.1"])?;
+        let seen = |records: &Records| records.operation_sum(&name, "write", "count") > 100;
+        tool.wait_until("a hundred writes", Duration::from_secs(60), seen)?;
+        workload("aio --exit --contexts 2")?;
+        workload("cgroup-cycle --count 1")?;
+        tool.finish()?;
+        Ok(())
+    });
+    let result: Result<Vec<()>> = runs.collect();
+    let ended = load.try_wait().context("cannot look after the writers")?;
+    load.kill().context("cannot end the writers")?;
+    load.wait().context("cannot wait for the writers")?;
+    result?;
+    if let Some(status) = ended {
+        bail!("the writers ended by themselves: {status}");
+    }
+    Ok(format!("{RUNS} times under three writers"))
 }
 
 /// Ids of BPF programs (or links) that exist.

@@ -137,6 +137,7 @@ fn cases() -> Vec<Case> {
         full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
         full("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),
+        smoke("attached_and_detached_under_load", conduct::attach_and_detach),
         smoke("kill_leaves_nothing", conduct::kill_leaves_nothing),
         smoke("unprivileged_is_refused", conduct::unprivileged_is_refused),
     ]

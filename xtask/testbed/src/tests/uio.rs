@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Guest, near, number, same, shortened, workload};
 use crate::clock::percentile;
-use crate::device::{Testbed, make_tcmu, minor_of};
+use crate::device::{TCMU_NAME, Testbed, make_tcmu, minor_of};
 use crate::kernel_modules;
 use crate::tool::{Records, Tool};
 
@@ -63,8 +63,7 @@ pub fn exact_counts(_: &Guest) -> Result<String> {
 }
 
 fn exact_count_on_tcmu() -> Result<String> {
-    const NAME: &str = "tcm-user/0/testbed/testbed//x";
-    let minor = minor_of(NAME).or_else(|_| make_tcmu())?;
+    let minor = minor_of(TCMU_NAME).or_else(|_| make_tcmu())?;
     let tool = Tool::start(&[])?;
     workload(&format!(
         "uio-write --device /dev/uio{minor} --threads 4 --count 1000"
@@ -72,7 +71,7 @@ fn exact_count_on_tcmu() -> Result<String> {
     let records = tool.finish()?;
     same(
         "writes",
-        number(records.operation(NAME, "write"), "/count")?,
+        number(records.operation(TCMU_NAME, "write"), "/count")?,
         4000,
     )?;
     nothing_lost(&records)?;
