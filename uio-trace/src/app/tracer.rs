@@ -9,7 +9,7 @@ use crate::{
         blockers, clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource,
         sysfs::UioSysfs,
     },
-    kernel::{KernelFacts, Root, offsets::LockKind},
+    kernel::{KernelFacts, Root, offsets::LockKind, privileges},
     model::snapshot::{Probe, UioLock},
     probes::session::{Session, SessionConfig},
     say::say,
@@ -112,6 +112,12 @@ impl Tracer {
             pending: Vec::new(),
             rounds: 0,
         };
+        if let Err(error) = privileges::drop_unneeded() {
+            // Tracing goes on: it only keeps more than it needs.
+            say(format_args!(
+                "capabilities that are not needed could not be given up: {error}"
+            ));
+        }
         tracer.tell_probes();
         tracer.tell_presence(tracer.session.uio_attached());
         Ok(tracer)

@@ -33,15 +33,7 @@ pub fn build(top: &Path) -> Result<Programs> {
 /// A release build of one package's binary of the same name, linked statically.
 pub fn build_static(top: &Path, package: &str) -> Result<PathBuf> {
     let mut command = cargo(top);
-    command.args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        package,
-        "--target",
-        TARGET,
-    ]);
+    command.args(["build", "--release", "--package", package, "--target", TARGET]);
     // A folder of its own: other flags than a plain build's, which must not throw each other's results away.
     let target = top.join("target/static");
     command.arg("--target-dir").arg(&target);
