@@ -61,7 +61,8 @@ fn arrange(place: Place, screen: Screen) -> Option<App> {
     app.apply(Action::Go(screen));
     match place {
         Place::Refs if screen != Screen::Refs => return None,
-        Place::Detail => drop(press(&mut app, "↓\n")),
+        Place::Drain if screen != Screen::Aio => return None,
+        Place::Detail | Place::Drain => drop(press(&mut app, "↓\n")),
         Place::Filter => drop(press(&mut app, "/a")),
         Place::Help => drop(press(&mut app, "?")),
         Place::Always | Place::Everywhere | Place::Rows | Place::List | Place::Refs => {}
@@ -116,9 +117,22 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
         Action::Up | Action::Down | Action::PageUp | Action::PageDown | Action::Top | Action::Bottom => {
             assert!(is.view().selection.is_some());
         }
-        Action::Resize(..) => {}
+        Action::ToggleMouse => {
+            assert_eq!(effects, [Effect::Mouse(false)]);
+            assert!(text.contains("the mouse selects text again"), "{text}");
+        }
+        Action::ZoomIn => assert!(text.contains("0 ns to 202 ms, * critical"), "{text}"),
+        // Nothing is closer than the whole yet.
+        Action::ZoomOut | Action::ZoomAll | Action::Earlier | Action::Later => {
+            assert!(text.contains("─ * critical ─"), "{text}");
+        }
+        // Not from keys.
+        Action::Resize(..) | Action::SortBy(_) | Action::Click(..) | Action::Wheel(_) => {}
     }
-    let quiet = matches!(action, Action::Quit | Action::Repaint | Action::WriteSnapshot);
+    let quiet = matches!(
+        action,
+        Action::Quit | Action::Repaint | Action::WriteSnapshot | Action::ToggleMouse
+    );
     assert!(quiet || effects.is_empty(), "{action:?}: {effects:?}");
 }
 
@@ -202,14 +216,37 @@ fn the_selection_follows_its_row() {
     app.on_snapshot(next);
     assert_eq!(selected(&app).id, RowId::Device(0, 0));
     assert_eq!(selected(&app).position, 1);
-    // uio0 disappears: the row that is now in its place.
+    // uio0 disappears: nothing is selected in its place, and Enter opens nothing.
     let mut next = ui_fixture::rich();
     next.uio_devices.remove(0);
+    app.on_snapshot(next.clone());
+    assert_eq!(selected(&app).id, RowId::Device(0, 0));
+    assert_eq!(app.state().selected(), None);
+    press(&mut app, "\n");
+    assert!(app.state().view().detail.is_none());
+    assert!(shown(&app).contains("no longer listed"));
+    // It is back: it is selected again.
+    app.on_snapshot(ui_fixture::rich());
+    assert_eq!(app.state().selected(), Some(0));
+    // Gone for good: the next row down is the one that is now where it was.
     app.on_snapshot(next);
-    assert_eq!(selected(&app).position, 1);
-    assert_ne!(selected(&app).id, RowId::Device(0, 0));
+    press(&mut app, "↓");
+    assert_eq!(selected(&app).id, RowId::Device(1, 2));
     app.on_snapshot(ui_fixture::empty());
-    assert_eq!(app.state().view().selection, None);
+    assert_eq!(app.state().selected(), None);
+}
+
+#[test]
+fn a_filter_that_hides_the_selected_row_selects_no_other() {
+    let mut app = app();
+    press(&mut app, "4↓↓/postgres");
+    assert_eq!(app.state().selected(), None);
+    press(&mut app, "\x1b");
+    let selection = app.state().view().selection.clone().unwrap();
+    assert!(
+        selection.listed && selection.id == RowId::Drain(2),
+        "{selection:?}"
+    );
 }
 
 #[test]

@@ -68,6 +68,7 @@ fn press(app: &mut App, code: KeyCode) {
 fn app(facts: TerminalFacts, size: (u16, u16), snapshot: Snapshot) -> App {
     let mut app = App::new(ui_fixture::meta(), facts, size);
     app.set_own_cost(Some(0.003));
+    app.set_own_memory(Some(14 << 20));
     app.on_snapshot(snapshot);
     app
 }
@@ -169,6 +170,10 @@ fn nothing_here_is_said_on_every_screen() {
             &text(&buffer(&app, size)),
             &mut failures,
         );
+        if name == "overview" {
+            // That there is nothing is a row of its own.
+            continue;
+        }
         // Opening a row where there is none changes nothing.
         press(&mut app, KeyCode::Enter);
         press(&mut app, KeyCode::Down);

@@ -57,11 +57,27 @@ where
     B: Backend,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
+    run_by(app, terminal, input, source, executor, Instant::now)
+}
+
+/// The same by a clock of the caller's.
+pub fn run_by<B>(
+    app: &mut App,
+    terminal: &mut Terminal<B>,
+    input: &mut impl Input,
+    source: &mut impl Source,
+    executor: &mut impl Executor,
+    clock: impl Fn() -> Instant,
+) -> io::Result<()>
+where
+    B: Backend,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
     loop {
         if let Some(snapshot) = source.poll() {
             app.on_snapshot(snapshot);
         }
-        let now = Instant::now();
+        let now = clock();
         let due = app.redraw_in(now);
         if due.is_some_and(|due| due.is_zero()) {
             terminal.draw(|frame| app.draw(frame)).map_err(io::Error::other)?;

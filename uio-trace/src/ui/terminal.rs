@@ -35,9 +35,24 @@ impl Guard {
         io::stdout()
             .execute(terminal::EnterAlternateScreen)?
             .execute(cursor::Hide)?;
+        mouse(true)?;
         let screen = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         Ok((guard, screen))
     }
+}
+
+/// Asks the terminal for the mouse, or leaves it to it. Buttons and wheel only (mode 1000), with places beyond column
+/// 223 (mode 1006, xterm's control sequences): every movement, which crossterm's own command asks for, would wake the
+/// tool for nothing.
+pub fn mouse(on: bool) -> io::Result<()> {
+    let sequence = if on {
+        "\x1b[?1000h\x1b[?1006h"
+    } else {
+        "\x1b[?1006l\x1b[?1000l"
+    };
+    let mut out = io::stdout();
+    out.write_all(sequence.as_bytes())?;
+    out.flush()
 }
 
 impl Drop for Guard {
@@ -52,6 +67,7 @@ pub fn restore() {
         return;
     }
     let mut out = io::stdout();
+    let _ = mouse(false);
     let _ = out
         .execute(terminal::LeaveAlternateScreen)
         .and_then(|out| out.execute(cursor::Show));
