@@ -156,7 +156,7 @@ async fn watch(
                 for effect in app.on_input(event) {
                     match effect {
                         Effect::Quit => return Ok(()),
-                        Effect::Repaint => screen.clear().map_err(drawing)?,
+                        Effect::Repaint => ui::terminal::repaint(screen).map_err(drawing)?,
                         Effect::Mouse(on) => ui::terminal::mouse(on).map_err(drawing)?,
                         Effect::WriteSnapshot(snapshot) => {
                             let message = match write_snapshot(&meta, &snapshot) {

@@ -2,6 +2,7 @@
 //! and source of snapshots are parameters.
 
 use super::app::App;
+use super::terminal::repaint;
 use super::update::Effect;
 use crate::model::snapshot::Snapshot;
 use ratatui::Terminal;
@@ -89,7 +90,7 @@ where
         for effect in app.on_input(event) {
             match effect {
                 Effect::Quit => return Ok(()),
-                Effect::Repaint => terminal.clear().map_err(io::Error::other)?,
+                Effect::Repaint => repaint(terminal).map_err(io::Error::other)?,
                 other => {
                     if let Some(message) = executor.carry_out(other) {
                         app.set_message(message);

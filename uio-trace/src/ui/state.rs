@@ -60,7 +60,7 @@ impl Screen {
 pub struct TerminalFacts {
     /// Colours are wanted (no NO_COLOR) and to be expected.
     pub colour: bool,
-    /// The locale's encoding is UTF-8.
+    /// The locale's encoding is UTF-8, and the terminal has the signs.
     pub unicode: bool,
     /// Cannot place the cursor (TERM=dumb or none): no interface here, only text.
     pub dumb: bool,
@@ -78,7 +78,8 @@ impl TerminalFacts {
         let term = set("TERM").unwrap_or_default();
         TerminalFacts {
             colour: set("NO_COLOR").is_none() && !term.starts_with("vt1") && !term.ends_with("-m"),
-            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+            // The Linux console's font has a few hundred signs; most of ours are not among them.
+            unicode: (locale.contains("utf-8") || locale.contains("utf8")) && term != "linux",
             dumb: term.is_empty() || term == "dumb",
         }
     }
@@ -300,6 +301,7 @@ mod tests {
         assert!(!facts(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]).unicode);
         assert!(facts(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "")]).unicode);
         assert!(!facts(&[]).unicode);
+        assert!(!facts(&[("LANG", "C.UTF-8"), ("TERM", "linux")]).unicode);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! dropped, when the program panics, or when a signal handler calls [`restore`].
 
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::crossterm::{ExecutableCommand, cursor, terminal};
+use ratatui::layout::Rect;
 use std::io::{self, Stdout, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +40,13 @@ impl Guard {
         let screen = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         Ok((guard, screen))
     }
+}
+
+/// Makes the next frame draw everything on a cleared screen. Not by ratatui's `clear`, which asks the terminal where its
+/// cursor is: the answer would go to whoever reads the input.
+pub fn repaint<B: Backend>(terminal: &mut Terminal<B>) -> Result<(), B::Error> {
+    let size = terminal.size()?;
+    terminal.resize(Rect::new(0, 0, size.width, size.height))
 }
 
 /// Asks the terminal for the mouse, or leaves it to it. Buttons and wheel only (mode 1000), with places beyond column
