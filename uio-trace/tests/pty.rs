@@ -4,7 +4,9 @@
 //! refuse tracing. Each test opens a pseudo-terminal and runs [`child`] of this same file in it.
 #![allow(clippy::unwrap_used, reason = "a test without a terminal has failed")]
 
-use std::collections::BTreeMap;
+mod made_up;
+
+use made_up::{MODE, PATIENCE, run_as_child};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -16,138 +18,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use uio_trace::app::{
-    signals::Stop,
-    top::{Live, show},
-};
-use uio_trace::error::AppError;
-use uio_trace::event::{
-    DeviceKey, Event, EventKind, HistogramReading, KernelPtr, UioDeviceInfo, UioOp, UioPresence,
-    UioSeriesReading,
-};
-use uio_trace::model::snapshot::{Meta, Snapshot, UioLock};
-use uio_trace::say::say;
 
-/// What [`child`] is to do; not set: it is not a child.
-const MODE: &str = "UIO_TRACE_PTY_TEST";
-/// For what takes a few frames; much longer than needed, for machines that do other things.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// An end must come within this.
 const QUIT: Duration = Duration::from_secs(5);
 const SIZE: (u16, u16) = (80, 24);
 
-/// Events that nothing made.
-struct MadeUp {
-    mode: String,
-    told: bool,
-    readings: u64,
-}
-
-impl Live for MadeUp {
-    async fn step(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
-        if self.told {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            return Ok(());
-        }
-        self.told = true;
-        let device = UioDeviceInfo {
-            minor: 0,
-            name: Some("made-up".into()),
-            version: Some("1".into()),
-        };
-        let kinds = [
-            EventKind::UioLockKind(UioLock::Mutex),
-            EventKind::UioPresence(UioPresence::Present),
-            EventKind::UioDevices(vec![device]),
-        ];
-        kinds.into_iter().for_each(|kind| sink(Event { ts_ns: 1, kind }));
-        Ok(())
-    }
-
-    fn catch_up(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
-        self.readings += 1;
-        if self.readings > 1 {
-            match self.mode.as_str() {
-                "panic" => panic!("as asked"),
-                "fail" => return Err(AppError::Failed("the made-up map cannot be read".into())),
-                _ => {}
-            }
-        }
-        let histogram = || HistogramReading {
-            sum: self.readings * 1_000_000,
-            min: 900,
-            max: 1100,
-            buckets: vec![(63, self.readings * 1000)],
-        };
-        let reading = UioSeriesReading {
-            device: DeviceKey {
-                minor: 0,
-                generation: 0,
-            },
-            idev: KernelPtr(1),
-            op: UioOp::Write,
-            first_ns: 1,
-            count: self.readings * 1000,
-            contended: self.readings * 1000,
-            driver_waits: 0,
-            driver_wait_ns: 0,
-            errors: BTreeMap::new(),
-            latency: histogram(),
-            wait: histogram(),
-            hold: histogram(),
-        };
-        let ts_ns = self.readings * 1_000_000_000;
-        for kind in [EventKind::UioReading(vec![reading]), EventKind::Tick] {
-            sink(Event { ts_ns, kind });
-        }
-        Ok(())
-    }
-
-    fn shape(&self, _snapshot: &mut Snapshot) {}
-}
-
-/// Not a test by itself: what the tests run in their terminals, as the program's `main` does it.
+/// Not a test by itself: what the tests run in their terminals.
 #[test]
 fn child() {
-    let Ok(mode) = std::env::var(MODE) else {
-        return;
-    };
-    let meta = Meta {
-        schema_version: 1,
-        tool: "uio-trace".into(),
-        host: "made-up-host".into(),
-        kernel: "6.1".into(),
-        boot_id: String::new(),
-        started: "2026-01-01T00:00:00Z".into(),
-        started_ns: 0,
-        probes: Vec::new(),
-        rcu: BTreeMap::new(),
-    };
-    let mut live = MadeUp {
-        mode: mode.clone(),
-        told: false,
-        readings: 0,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let ended = runtime.block_on(async {
-        let mut stop = Stop::new().unwrap();
-        show(&mut live, meta, &mut stop).await
-    });
-    say("detaching");
-    if mode == "slow to detach" {
-        std::thread::sleep(PATIENCE);
-    }
-    let code = match ended {
-        Ok(()) => 0,
-        Err(error) => {
-            say(&error);
-            error.exit_code()
-        }
-    };
-    std::process::exit(i32::from(code));
+    run_as_child();
 }
 
 /// A pseudo-terminal, and what is on it.

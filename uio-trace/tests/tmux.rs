@@ -1,11 +1,13 @@
 //! The screens in tmux: what works in a terminal works in tmux's, and the pane is afterwards what it was before.
 //!
-//! The program under test is the example `ui_demo`'s interface over made-up figures, run by this file in a server of its
-//! own, with no configuration.
+//! Two programs of this file run in it, in a server of their own without configuration: the interface over the figures
+//! of the views' tests, and the program's own loop over made-up events.
 #![allow(clippy::unwrap_used, reason = "a test without a terminal has failed")]
 
+mod made_up;
 mod ui_fixture;
 
+use made_up::{MODE, PATIENCE};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -17,8 +19,6 @@ use uio_trace::ui::{App, Effect, TerminalFacts};
 
 /// Set in what runs inside tmux.
 const INSIDE: &str = "UIO_TRACE_TMUX_TEST";
-/// Much longer than needed, for machines that do other things.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Once(Option<Snapshot>);
 
@@ -36,7 +36,7 @@ impl Executor for NoEffects {
     }
 }
 
-/// Not a test by itself: what runs inside tmux.
+/// Not a test by itself: the interface over the figures of the views' tests.
 #[test]
 fn inside() {
     if std::env::var_os(INSIDE).is_none() {
@@ -58,6 +58,12 @@ fn inside() {
     ended.unwrap();
 }
 
+/// Not a test by itself either: the program's own loop.
+#[test]
+fn child() {
+    made_up::run_as_child();
+}
+
 /// A server with one pane, in which a shell runs the screens between two looks at the terminal's attributes.
 struct Tmux {
     socket: String,
@@ -65,7 +71,7 @@ struct Tmux {
 }
 
 impl Tmux {
-    fn start(name: &str, columns: u16, rows: u16) -> Tmux {
+    fn start(name: &str, (columns, rows): (u16, u16), test: &str, environment: &str) -> Tmux {
         let id = format!("uio-trace-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(&id);
         std::fs::create_dir(&folder).unwrap();
@@ -74,8 +80,8 @@ impl Tmux {
         let file = |name: &str| tmux.folder.join(name).display().to_string();
         // The last command keeps the pane, to be looked at.
         let script = format!(
-            "stty -g > '{}'; {INSIDE}=1 LC_ALL=C.UTF-8 '{}' --exact inside --nocapture --test-threads=1; stty -g > '{}'; \
-             exec cat",
+            "stty -g > '{}'; {environment} RUST_BACKTRACE=0 LC_ALL=C.UTF-8 '{}' --exact {test} --nocapture --test-threads=1; \
+             stty -g > '{}'; exec cat",
             file("before"),
             exe.display(),
             file("after"),
@@ -147,6 +153,15 @@ impl Tmux {
         self.wait(text, || self.screen().contains(text));
     }
 
+    /// The terminal's attributes, main screen, cursor, no mouse.
+    #[track_caller]
+    fn is_as_before(&self) {
+        self.wait("end", || !self.attributes("after").is_empty());
+        assert!(!self.attributes("before").is_empty());
+        assert_eq!(self.attributes("before"), self.attributes("after"));
+        self.wait("main screen, cursor, no mouse", || self.modes() == "0 1 0");
+    }
+
     fn attributes(&self, when: &str) -> String {
         std::fs::read_to_string(self.folder.join(when)).unwrap_or_default()
     }
@@ -161,7 +176,7 @@ impl Drop for Tmux {
 
 #[test]
 fn the_screens_work_and_leave_the_pane_as_it_was() {
-    let tmux = Tmux::start("screens", 100, 30);
+    let tmux = Tmux::start("screens", (100, 30), "inside", &format!("{INSIDE}=1"));
     tmux.shows("CRIT uio0 (tcm-user/0/disk0) is serialised");
     assert_eq!(tmux.modes(), "1 0 1");
     for (keys, text) in [
@@ -193,7 +208,38 @@ fn the_screens_work_and_leave_the_pane_as_it_was() {
         heading.is_some_and(|line| line.chars().count() == 60)
     });
     tmux.keys(&["q"]);
-    tmux.wait("the end", || !tmux.attributes("after").is_empty());
-    assert_eq!(tmux.attributes("before"), tmux.attributes("after"));
-    tmux.wait("main screen, cursor, no mouse", || tmux.modes() == "0 1 0");
+    tmux.is_as_before();
+}
+
+/// The process that the pane's shell runs now.
+fn pid_of_child(tmux: &Tmux) -> String {
+    let shell = tmux.run(&["display-message", "-p", "#{pane_pid}"]);
+    let path = format!("/proc/{0}/task/{0}/children", shell.trim());
+    std::fs::read_to_string(path).unwrap().trim().to_owned()
+}
+
+#[test]
+fn whatever_ends_the_program_the_pane_is_as_it_was() {
+    for end in ["q", "INT", "TERM", "HUP", "panic"] {
+        let mode = if end == "panic" { "panic" } else { "''" };
+        let tmux = Tmux::start(end, (80, 24), "child", &format!("{MODE}={mode}"));
+        match end {
+            // By itself, after its first figures.
+            "panic" => {}
+            "q" => {
+                tmux.shows("made-up-host");
+                tmux.keys(&["q"]);
+            }
+            signal => {
+                tmux.shows("made-up-host");
+                let killed = Command::new("kill")
+                    .args(["-s", signal, &pid_of_child(&tmux)])
+                    .status();
+                assert!(killed.unwrap().success());
+            }
+        }
+        tmux.is_as_before();
+        let last_words = if end == "panic" { "as asked" } else { "detaching" };
+        tmux.shows(last_words);
+    }
 }

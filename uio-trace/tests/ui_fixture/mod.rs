@@ -142,6 +142,10 @@ pub fn devices() -> Vec<UioDevice> {
         tid,
         count,
         wait_ns,
+        waiters: BTreeMap::from([
+            ("write".to_owned(), count - count / 40),
+            ("poll".to_owned(), count / 40),
+        ]),
     };
     vec![
         UioDevice {

@@ -36,7 +36,7 @@ fn finding(finding: &Finding, unicode: bool) -> Vec<Fact> {
     let (word, role) = theme::severity(finding);
     let mut facts = vec![
         Fact::with("severity", word, role),
-        Fact::new("finding", finding.text.clone()),
+        Fact::new("finding", format::micro(&finding.text, unicode)),
         Fact::new("name", finding.id.clone()),
     ];
     if finding.cost > 0.0 && finding.cost.is_finite() {

@@ -58,7 +58,7 @@ fn sentence(finding: &Finding, unicode: bool) -> (String, Option<(usize, usize)>
 fn paragraph(text: &str, strong: Option<(usize, usize)>, room: usize, unicode: bool) -> Vec<Vec<Piece>> {
     let mut lines: Vec<Vec<Piece>> = Vec::new();
     let mut used = room;
-    for word in text.split_whitespace() {
+    for word in text::words(text) {
         // A word is a part of the text, so this is its place there.
         let at = word.as_ptr().addr() - text.as_ptr().addr();
         let role = match strong {

@@ -103,7 +103,11 @@ impl Tabular for Probe {
 /// Draws the screen.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     let Some(snapshot) = state.shown() else { return };
-    let losses = loss_lines(&snapshot.loss);
+    let mut losses = loss_lines(&snapshot.loss);
+    if area.width < COLUMNS_WITH_COST {
+        let cost = format!("{}; {}", cpu(state), memory(state));
+        losses.push(("cost", cost, Role::Plain));
+    }
     let wanted = u16::try_from(losses.len())
         .unwrap_or(u16::MAX)
         .saturating_add(1)
@@ -132,25 +136,36 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     }
 }
 
+fn unknown() -> String {
+    "not known".into()
+}
+
+/// CPU time of the tool; that of its programs in the kernel is not part of it.
+fn cpu(state: &State) -> String {
+    state.own_cost.map_or_else(unknown, |share| {
+        format!("{} % of one CPU, without the programs", format::percent(share))
+    })
+}
+
+/// Memory of the tool that is in RAM.
+fn memory(state: &State) -> String {
+    state
+        .own_memory
+        .map_or_else(unknown, |bytes| format!("{:.1} MiB", bytes as f64 / 1_048_576.0))
+}
+
 /// What the tool itself takes.
 fn draw_cost(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     if area.width == 0 {
         return;
     }
-    let unknown = || "not known".to_owned();
-    let cpu = state.own_cost.map_or_else(unknown, |share| {
-        format!("{} % of one CPU, without the programs", format::percent(share))
-    });
-    let memory = state
-        .own_memory
-        .map_or_else(unknown, |bytes| format!("{:.1} MiB", bytes as f64 / 1_048_576.0));
     let rate = state
         .rate
         .map_or_else(unknown, |rate| format!("{} per second", format::rate(rate)));
     let body = canvas.heading(area, "Cost of this tool", "");
     let facts = [
-        Fact::new("CPU", cpu),
-        Fact::new("memory", memory),
+        Fact::new("CPU", cpu(state)),
+        Fact::new("memory", memory(state)),
         Fact::new("events", rate),
     ];
     facts::draw(canvas, body, &facts, 0);
@@ -185,7 +200,7 @@ fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
         (
             "submitted",
             format!(
-                "{} = {} decoded + {} queued",
+                "{} = {} decoded + {} waiting in the rings",
                 n(loss.submitted),
                 n(loss.decoded),
                 n(queued)

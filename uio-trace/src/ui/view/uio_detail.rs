@@ -216,20 +216,41 @@ const BLOCKERS: &[Column<Blocker>] = &[
     ),
     Column::figures("waits", 6, 0, |b, _| Cell::count(b.count), unsorted),
     Column::names(
-        "holder",
+        "waiters in",
+        (11, 32),
+        0,
+        |b, _| Cell::plain(waiters(b)),
+        unsorted,
+    ),
+    Column::names(
+        "behind (holder)",
         (16, 40),
         0,
         |b, _| Cell::plain(super::process(&b.comm, b.tgid, b.tid)),
         unsorted,
     ),
     Column::names(
-        "in",
-        (12, 12),
+        "holder in",
+        (10, 12),
         1,
         |b, _| b.op.as_ref().map_or_else(Cell::none, Cell::plain),
         unsorted,
     ),
 ];
+
+/// What the waiters did: `812 write, 20 poll`, most first; without counts when it is all the same.
+fn waiters(blocker: &Blocker) -> String {
+    let mut ops: Vec<(&String, u64)> = blocker.waiters.iter().map(|(op, n)| (op, *n)).collect();
+    ops.sort_by_key(|(op, n)| (std::cmp::Reverse(*n), *op));
+    match &ops[..] {
+        [(op, _)] => (*op).clone(),
+        ops => ops
+            .iter()
+            .map(|(op, n)| format!("{} {op}", format::count(*n)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
 
 /// Draws the detail of the device with this minor and generation.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32), active: bool) {
