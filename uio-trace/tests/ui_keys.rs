@@ -62,7 +62,8 @@ fn arrange(place: Place, screen: Screen) -> Option<App> {
     match place {
         Place::Refs if screen != Screen::Refs => return None,
         Place::Drain if screen != Screen::Aio => return None,
-        Place::Detail | Place::Drain => drop(press(&mut app, "↓\n")),
+        Place::Finding if screen != Screen::Overview => return None,
+        Place::Detail | Place::Drain | Place::Finding => drop(press(&mut app, "↓\n")),
         Place::Filter => drop(press(&mut app, "/a")),
         Place::Help => drop(press(&mut app, "?")),
         Place::Always | Place::Everywhere | Place::Rows | Place::List | Place::Refs => {}
@@ -97,6 +98,7 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
             assert!(is.view().detail.is_some());
             assert!(text.contains("Esc back"), "{text}");
         }
+        Action::Follow => assert_eq!(is.screen, Screen::Uio),
         Action::Back if place == Place::Help => assert!(is.help.is_none()),
         Action::Back => assert!(is.view().detail.is_none()),
         Action::FilterBegin => assert!(text.contains("filter: "), "{text}"),
@@ -234,6 +236,28 @@ fn the_selection_follows_its_row() {
     assert_eq!(selected(&app).id, RowId::Device(1, 2));
     app.on_snapshot(ui_fixture::empty());
     assert_eq!(app.state().selected(), None);
+}
+
+#[test]
+fn from_a_finding_to_what_it_is_about() {
+    for (downs, screen, title) in [
+        (1, Screen::Uio, "uio0  tcm-user/0/disk0"),
+        (2, Screen::Refs, "block queue usage"),
+        (3, Screen::Aio, "Drain 1: postgres"),
+        // In progress: a ref leads to its owner, a drain that has not ended nowhere.
+        (5, Screen::Refs, "block queue usage"),
+        (4, Screen::Overview, "there is no row for this"),
+    ] {
+        let mut app = app();
+        press(&mut app, &"↓".repeat(downs));
+        press(&mut app, "\n\n");
+        assert_eq!(app.state().screen, screen);
+        assert!(shown(&app).contains(title), "{}", shown(&app));
+        if screen != Screen::Overview {
+            press(&mut app, "\x1b");
+            assert!(app.state().selected().is_some(), "back in its list, on its row");
+        }
+    }
 }
 
 #[test]

@@ -187,8 +187,9 @@ fn way(place: Place, screen: Screen) -> Option<Vec<Key>> {
     let mut keys = vec![Key::Char(char::from(b'1' + screen.index() as u8))];
     match place {
         Place::Drain if screen != Screen::Aio => return None,
+        Place::Finding if screen != Screen::Overview => return None,
         Place::Refs if screen != Screen::Refs => return None,
-        Place::Detail | Place::Drain => keys.extend([down, Key::Code(KeyCode::Enter)]),
+        Place::Detail | Place::Drain | Place::Finding => keys.extend([down, Key::Code(KeyCode::Enter)]),
         Place::Filter => keys.extend([Key::Char('/'), Key::Char('a')]),
         Place::Help => keys.push(Key::Char('?')),
         Place::List | Place::Rows => keys.push(down),
@@ -232,6 +233,10 @@ fn judge(binding: &Binding, screen: Screen, before: &Buffer, after: &Buffer, eff
             assert!(to[0] > from[0], "{is}");
         }
         Action::Open => assert!(is.contains("Esc back") && !was.contains("Esc back"), "{is}"),
+        Action::Follow => {
+            assert_eq!(current(after), "2 UIO");
+            assert!(is.contains("─ uio0  tcm-user/0/disk0 ─"), "{is}");
+        }
         Action::Back if binding.place == Place::List => {
             assert_eq!((cursors(before).len(), cursors(after).len()), (1, 0));
         }

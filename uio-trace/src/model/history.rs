@@ -50,7 +50,11 @@ pub struct History {
 
 impl History {
     /// A device's samples, oldest first; empty when its lock was never used.
-    pub fn device(&self, minor: u32, generation: u32) -> impl ExactSizeIterator<Item = LockSample> + '_ {
+    pub fn device(
+        &self,
+        minor: u32,
+        generation: u32,
+    ) -> impl ExactSizeIterator<Item = LockSample> + DoubleEndedIterator + '_ {
         const NONE: &VecDeque<LockSample> = &VecDeque::new();
         let key = DeviceKey { minor, generation };
         self.devices.get(&key).unwrap_or(NONE).iter().copied()

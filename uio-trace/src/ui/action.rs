@@ -28,6 +28,8 @@ pub enum Action {
     Bottom,
     /// Open the selected row.
     Open,
+    /// From a finding, or something in progress, to the device, owner or drain it is about.
+    Follow,
     /// Close what was opened last: help, detail, filter.
     Back,
     /// Begin to type a filter.

@@ -90,7 +90,7 @@ pub fn all(state: &mut State) {
             snapshot
                 .uio_devices
                 .iter()
-                .map(|d| DeviceRow::new(d, duration))
+                .map(|d| DeviceRow::new(d, duration).with_now(&snapshot.history))
                 .collect()
         }
         None => Vec::new(),
@@ -209,6 +209,40 @@ pub fn has(snapshot: &Snapshot, id: &RowId) -> bool {
         RowId::Owner(release) => snapshot.ref_owners.iter().any(|o| o.release == *release),
         RowId::Drain(number) => snapshot.aio_drains.iter().any(|d| d.id == *number),
         RowId::Probe(..) => snapshot.probes.iter().any(|p| p.id(now) == *id),
+    }
+}
+
+/// What a finding or something in progress is about: its screen, and there its row if it has one.
+pub fn about(snapshot: &Snapshot, id: &RowId) -> Option<(Screen, Option<RowId>)> {
+    let owner = |name: &str| {
+        let same = snapshot.ref_owners.iter().find(|o| o.owner == name)?;
+        Some((Screen::Refs, Some(RowId::Owner(same.release.clone()))))
+    };
+    let device = |subject: &str| {
+        // `uio0`, or `uio0 (its name)`; of several generations the one that is there.
+        let sysfs_name = subject.split(' ').next()?;
+        let mut same = snapshot.uio_devices.iter().filter(|d| d.sysfs_name == sysfs_name);
+        let device = same
+            .clone()
+            .find(|d| d.gone_ns.is_none())
+            .or_else(|| same.next_back())?;
+        let id = RowId::Device(device.minor, device.generation);
+        Some((Screen::Uio, Some(id)))
+    };
+    let drain = |subject: &str| {
+        let of = |d: &&AioDrain| subject == format!("{} ({})", d.comm, d.tgid);
+        let slowest = snapshot.aio_drains.iter().filter(of).max_by_key(|d| d.wall_ns)?;
+        Some((Screen::Aio, Some(RowId::Drain(slowest.id))))
+    };
+    match id {
+        RowId::Finding(name, subject) => match name.as_str() {
+            "losses" | "not_checked" => Some((Screen::Probes, None)),
+            name if name.starts_with("uio_") => device(subject),
+            name if name.starts_with("aio_") => drain(subject),
+            _ => owner(subject),
+        },
+        RowId::InProgress(subject, name, ..) if subject == "percpu_ref" => owner(name),
+        _ => None,
     }
 }
 

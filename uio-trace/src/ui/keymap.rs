@@ -58,6 +58,8 @@ pub enum Place {
     List,
     /// In a row's detail.
     Detail,
+    /// In the detail of a finding, or of something in progress.
+    Finding,
     /// In a drain's detail.
     Drain,
     /// On the refs screen only.
@@ -70,11 +72,12 @@ pub enum Place {
 
 impl Place {
     /// In the order of the help.
-    pub const ALL: [Place; 9] = [
+    pub const ALL: [Place; 10] = [
         Place::Everywhere,
         Place::Rows,
         Place::List,
         Place::Detail,
+        Place::Finding,
         Place::Drain,
         Place::Refs,
         Place::Filter,
@@ -90,6 +93,7 @@ impl Place {
             Place::Rows => "In rows and lines",
             Place::List => "In a list",
             Place::Detail => "In a detail",
+            Place::Finding => "In a finding",
             Place::Drain => "In a drain",
             Place::Refs => "On the refs screen",
             Place::Filter => "While typing a filter",
@@ -163,6 +167,8 @@ pub const KEYMAP: &[Binding] = &[
 
     binding(&[Code(KeyCode::Esc)], Action::Back, Place::Detail, "back to the list", "back"),
 
+    binding(&[Code(KeyCode::Enter)], Action::Follow, Place::Finding, "go to what it is about", "go there"),
+
     binding(&[Char('+'), Char('=')], Action::ZoomIn, Place::Drain, "zoom in on the selected context", "zoom"),
     binding(&[Char('-')], Action::ZoomOut, Place::Drain, "zoom out", ""),
     binding(&[Char('0')], Action::ZoomAll, Place::Drain, "the whole drain", "whole"),
@@ -183,7 +189,7 @@ pub const KEYMAP: &[Binding] = &[
 
 /// The places that hold in this state, most specific first.
 pub fn places(state: &State) -> &'static [Place] {
-    use Place::{Always, Detail, Drain, Everywhere, Filter, Help, List, Refs, Rows};
+    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Refs, Rows};
     if state.filter_before.is_some() {
         &[Filter, Always]
     } else if state.help.is_some() {
@@ -191,6 +197,7 @@ pub fn places(state: &State) -> &'static [Place] {
     } else if let Some(detail) = &state.view().detail {
         match detail.id {
             RowId::Drain(_) => &[Detail, Drain, Rows, Everywhere, Always],
+            RowId::Finding(..) | RowId::InProgress(..) => &[Detail, Finding, Rows, Everywhere, Always],
             _ => &[Detail, Rows, Everywhere, Always],
         }
     } else if state.screen == Screen::Refs {
@@ -259,6 +266,13 @@ mod tests {
         &[
             Place::Detail,
             Place::Drain,
+            Place::Rows,
+            Place::Everywhere,
+            Place::Always,
+        ],
+        &[
+            Place::Detail,
+            Place::Finding,
             Place::Rows,
             Place::Everywhere,
             Place::Always,

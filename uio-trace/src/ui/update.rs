@@ -55,6 +55,7 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Top => step(state, Step::First),
         Action::Bottom => step(state, Step::Last),
         Action::Open => open(state),
+        Action::Follow => follow(state),
         Action::Back => back(state),
         Action::Help => state.help = if state.help.is_some() { None } else { Some(0) },
         Action::Freeze => freeze(state),
@@ -283,6 +284,28 @@ fn open(state: &mut State) {
         return;
     }
     state.views[screen.index()].detail = Some(Detail::new(selection.id.clone(), snapshot.clone()));
+}
+
+/// Goes to what the opened finding is about, and opens it there. Esc then leads to that screen's list.
+fn follow(state: &mut State) {
+    let about = state.view().detail.as_ref().and_then(|detail| {
+        let shown = state.shown()?;
+        arrange::about(shown, &detail.id)
+    });
+    let Some((screen, id)) = about else {
+        state.message = Some("there is no row for this on another screen".into());
+        return;
+    };
+    go(state, screen);
+    let (Some(id), Some(snapshot)) = (id, state.shown().cloned()) else {
+        return;
+    };
+    let place = (0..arrange::rows(state, screen))
+        .find(|position| arrange::row_id(state, screen, *position).as_ref() == Some(&id));
+    if let Some(position) = place {
+        select(state, position);
+    }
+    state.view_mut().detail = Some(Detail::new(id, snapshot));
 }
 
 /// Undoes one thing: help, detail, filter, selection.

@@ -11,6 +11,7 @@ pub mod probes;
 pub mod refs;
 pub mod uio;
 pub mod uio_detail;
+pub mod uio_tables;
 
 use super::arrange::{self, Tabular};
 use super::canvas::{Canvas, split_top};

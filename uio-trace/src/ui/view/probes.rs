@@ -106,9 +106,10 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     let mut losses = loss_lines(&snapshot.loss);
     if area.width < COLUMNS_WITH_COST {
         let cost = format!("{}; {}", cpu(state), memory(state));
-        losses.push(("cost", cost, Role::Plain));
+        losses.push(Fact::new("cost", cost));
     }
-    let wanted = u16::try_from(losses.len())
+    let lines = facts::lines(&losses, area.width, canvas.theme.unicode);
+    let wanted = u16::try_from(lines.len())
         .unwrap_or(u16::MAX)
         .saturating_add(1)
         .min(area.height / 2);
@@ -130,10 +131,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     };
     draw_cost(canvas, cost, state);
     let body = canvas.heading(lower, "Losses", "");
-    for (y, (label, text, role)) in (body.y..body.bottom()).zip(&losses) {
-        canvas.text(body.x + 2, y, 11, label, Role::Dim);
-        canvas.text(body.x + 14, y, body.width.saturating_sub(14), text, *role);
-    }
+    facts::draw(canvas, body, &losses, 0);
 }
 
 fn unknown() -> String {
@@ -172,7 +170,7 @@ fn draw_cost(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
 }
 
 /// The counts and how they reconcile.
-fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
+fn loss_lines(loss: &Loss) -> Vec<Fact> {
     let n = format::count;
     let accounted = loss
         .aggregated
@@ -196,8 +194,8 @@ fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
     }
     let queued = loss.submitted.saturating_sub(loss.decoded);
     let mut lines = vec![
-        ("seen", seen, Role::Plain),
-        (
+        Fact::new("seen", seen),
+        Fact::new(
             "submitted",
             format!(
                 "{} = {} decoded + {} waiting in the rings",
@@ -205,19 +203,22 @@ fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
                 n(loss.decoded),
                 n(queued)
             ),
-            Role::Plain,
         ),
     ];
     if loss.dropped.is_empty() {
-        lines.push(("lost", "0".into(), Role::Good));
+        lines.push(Fact::with("lost", "0", Role::Good));
     }
     for (i, (reason, count)) in loss.dropped.iter().enumerate() {
         let label = if i == 0 { "lost" } else { "" };
-        lines.push((label, format!("{} {reason}", n(*count)), Role::Critical));
+        lines.push(Fact::with(
+            label,
+            format!("{} {reason}", n(*count)),
+            Role::Critical,
+        ));
     }
     if loss.uncertain > 0 {
         let text = format!("{} open intervals may have lost their end", n(loss.uncertain));
-        lines.push(("uncertain", text, Role::Warning));
+        lines.push(Fact::with("uncertain", text, Role::Warning));
     }
     lines
 }

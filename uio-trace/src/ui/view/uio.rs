@@ -1,5 +1,6 @@
 //! UIO devices: who is serialised by its info_lock.
 
+use crate::model::history::{History, LockSample};
 use crate::model::snapshot::{Histogram, UioDevice, UioLock};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, split_top};
@@ -52,6 +53,8 @@ pub struct DeviceRow {
     pub utilization: Option<f64>,
     /// Mean number of waiting threads.
     pub mean_waiters: f64,
+    /// The lock in the last second or so; `None`: it was never used.
+    pub now: Option<LockSample>,
     /// Operations.
     pub ops: u64,
     /// Operations per second; NaN when the stretch has no length.
@@ -91,6 +94,7 @@ impl DeviceRow {
             lock: device.lock,
             utilization: device.utilization,
             mean_waiters: device.mean_waiters,
+            now: None,
             ops,
             rate: ops as f64 * 1e9 / duration_ns as f64,
             contended: device.ops.iter().map(|o| o.contended).sum(),
@@ -100,6 +104,17 @@ impl DeviceRow {
             hold: Figures::new(device.ops.iter().filter_map(|o| o.hold_ns.as_ref())),
             driver_wait_ns: device.driver_wait_ns,
         }
+    }
+
+    /// With what the history ends with.
+    pub fn with_now(self, history: &History) -> DeviceRow {
+        let now = history.device(self.minor, self.generation).next_back();
+        DeviceRow { now, ..self }
+    }
+
+    /// Threads waiting now; -1 when the lock was never used.
+    fn waiting_now(&self) -> f32 {
+        self.now.map_or(-1.0, |now| now.waiting)
     }
 
     fn contended_share(&self) -> f64 {
@@ -177,6 +192,16 @@ impl Tabular for DeviceRow {
             0,
             |d, _| Cell::plain(format!("{:.2}", d.mean_waiters)),
             |a, b| a.mean_waiters.total_cmp(&b.mean_waiters),
+        ),
+        Column::figures(
+            "wait now",
+            9,
+            3,
+            |d, _| {
+                d.now
+                    .map_or_else(Cell::none, |now| Cell::plain(format!("{:.2}", now.waiting)))
+            },
+            |a, b| a.waiting_now().total_cmp(&b.waiting_now()),
         ),
         Column::figures("ops", 6, 1, |d, _| Cell::count(d.ops), |a, b| a.ops.cmp(&b.ops)),
         Column::figures(

@@ -1,0 +1,235 @@
+//! Tables of a UIO device's detail: its operations, who was waited for, and slow operations one by one.
+
+use crate::model::snapshot::{Blocker, Histogram, SlowOp, UioOpFigures};
+use crate::ui::column::{Cell, Column, unsorted};
+use crate::ui::format;
+use crate::ui::theme::{Role, Theme};
+use crate::ui::widgets::histogram;
+
+/// A row of the operations: one of them, or all together.
+pub struct OpRow {
+    /// Its name, or `all`.
+    pub op: String,
+    /// How many.
+    pub count: u64,
+    /// Failures in words.
+    pub errors: String,
+    /// Those that waited for info_lock.
+    pub contended: u64,
+    /// Entry to exit.
+    pub latency: Option<Histogram>,
+    /// Waits for info_lock; `None`: not measured.
+    pub wait: Option<Histogram>,
+    /// Holds of it; `None`: not defined for a read, or not measured.
+    pub hold: Option<Histogram>,
+}
+
+impl OpRow {
+    /// All together.
+    pub fn all(ops: &[UioOpFigures]) -> OpRow {
+        let any_wait = ops.iter().any(|o| o.wait_ns.is_some());
+        OpRow {
+            op: "all".into(),
+            count: ops.iter().map(|o| o.count).sum(),
+            errors: errors(ops.iter()),
+            contended: ops.iter().map(|o| o.contended).sum(),
+            latency: Some(histogram::sum(ops.iter().map(|o| &o.latency_ns))),
+            wait: any_wait.then(|| histogram::sum(ops.iter().filter_map(|o| o.wait_ns.as_ref()))),
+            hold: Some(histogram::sum(ops.iter().filter_map(|o| o.hold_ns.as_ref()))),
+        }
+    }
+
+    /// One of them.
+    pub fn one(op: &UioOpFigures) -> OpRow {
+        OpRow {
+            op: op.op.clone(),
+            count: op.count,
+            errors: errors(std::iter::once(op)),
+            contended: op.contended,
+            latency: Some(op.latency_ns.clone()),
+            wait: op.wait_ns.clone(),
+            hold: op.hold_ns.clone(),
+        }
+    }
+}
+
+/// `12 EIO, 3 EINVAL`, most frequent first; `0` when there is none.
+fn errors<'a>(ops: impl Iterator<Item = &'a UioOpFigures>) -> String {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for (name, count) in ops.flat_map(|o| &o.errors) {
+        match sums.iter_mut().find(|(n, _)| n == name) {
+            Some((_, sum)) => *sum += count,
+            None => sums.push((name.clone(), *count)),
+        }
+    }
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    if sums.is_empty() {
+        return "0".into();
+    }
+    sums.iter()
+        .map(|(name, n)| format!("{} {name}", format::count(*n)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn figure(histogram: Option<&Histogram>, get: fn(&Histogram) -> u64, theme: &Theme) -> Cell {
+    match histogram.filter(|h| h.count > 0) {
+        Some(h) => Cell::time(get(h), theme),
+        None => Cell::none(),
+    }
+}
+
+/// Operations of a device.
+pub const OPS: &[Column<OpRow>] = &[
+    Column::names(
+        "operation",
+        (12, 12),
+        0,
+        |o: &OpRow, _| Cell::plain(&o.op),
+        unsorted,
+    ),
+    Column::figures("ops", 6, 0, |o, _| Cell::count(o.count), unsorted),
+    Column::figures("contd", 6, 1, |o, _| Cell::count(o.contended), unsorted),
+    Column::figures(
+        "lat p50",
+        8,
+        5,
+        |o, t| figure(o.latency.as_ref(), |h| h.p50, t),
+        unsorted,
+    ),
+    Column::figures(
+        "lat p99",
+        8,
+        2,
+        |o, t| figure(o.latency.as_ref(), |h| h.p99, t),
+        unsorted,
+    ),
+    Column::figures(
+        "wait p50",
+        8,
+        4,
+        |o, t| figure(o.wait.as_ref(), |h| h.p50, t),
+        unsorted,
+    ),
+    Column::figures(
+        "wait p99",
+        8,
+        1,
+        |o, t| figure(o.wait.as_ref(), |h| h.p99, t),
+        unsorted,
+    ),
+    Column::figures(
+        "wait max",
+        8,
+        6,
+        |o, t| figure(o.wait.as_ref(), |h| h.max, t),
+        unsorted,
+    ),
+    Column::figures(
+        "hold p50",
+        8,
+        4,
+        |o, t| figure(o.hold.as_ref(), |h| h.p50, t),
+        unsorted,
+    ),
+    Column::figures(
+        "hold p99",
+        8,
+        1,
+        |o, t| figure(o.hold.as_ref(), |h| h.p99, t),
+        unsorted,
+    ),
+    Column::figures(
+        "hold max",
+        8,
+        6,
+        |o, t| figure(o.hold.as_ref(), |h| h.max, t),
+        unsorted,
+    ),
+    Column::names(
+        "errors",
+        (6, 40),
+        3,
+        |o, _| match o.errors.as_str() {
+            "0" => Cell::plain("0"),
+            errors => Cell::Text(errors.to_owned(), Role::Warning),
+        },
+        unsorted,
+    ),
+];
+
+/// Its slow operations one by one.
+pub const SLOW: &[Column<SlowOp>] = &[
+    Column::figures(
+        "latency",
+        8,
+        0,
+        |s: &SlowOp, t| Cell::time(s.latency_ns, t),
+        unsorted,
+    ),
+    Column::figures("wait", 8, 0, |s, t| Cell::time(s.wait_ns, t), unsorted),
+    Column::figures("hold", 8, 1, |s, t| Cell::time(s.hold_ns, t), unsorted),
+    Column::figures("drv wait", 8, 3, |s, t| Cell::time(s.driver_wait_ns, t), unsorted),
+    Column::names("operation", (10, 12), 2, |s, _| Cell::plain(&s.op), unsorted),
+    Column::names(
+        "process",
+        (12, 32),
+        0,
+        |s, _| Cell::plain(super::process(&s.comm, s.tgid, s.tid)),
+        unsorted,
+    ),
+    Column::names(
+        "behind (holder)",
+        (15, 40),
+        1,
+        |s, _| s.holder.as_ref().map_or_else(Cell::none, Cell::plain),
+        unsorted,
+    ),
+];
+
+/// Who was waited for, and in what.
+pub const BLOCKERS: &[Column<Blocker>] = &[
+    Column::figures(
+        "wait sum",
+        8,
+        0,
+        |b: &Blocker, t| Cell::time(b.wait_ns, t),
+        unsorted,
+    ),
+    Column::figures("waits", 6, 0, |b, _| Cell::count(b.count), unsorted),
+    Column::names(
+        "waiters in",
+        (11, 32),
+        0,
+        |b, _| Cell::plain(waiters(b)),
+        unsorted,
+    ),
+    Column::names(
+        "behind (holder)",
+        (16, 40),
+        0,
+        |b, _| Cell::plain(super::process(&b.comm, b.tgid, b.tid)),
+        unsorted,
+    ),
+    Column::names(
+        "holder in",
+        (10, 12),
+        1,
+        |b, _| b.op.as_ref().map_or_else(Cell::none, Cell::plain),
+        unsorted,
+    ),
+];
+
+/// What the waiters did: `812 write, 20 poll`, most first; without counts when it is all the same.
+fn waiters(blocker: &Blocker) -> String {
+    let mut ops: Vec<(&String, u64)> = blocker.waiters.iter().map(|(op, n)| (op, *n)).collect();
+    ops.sort_by_key(|(op, n)| (std::cmp::Reverse(*n), *op));
+    match &ops[..] {
+        [(op, _)] => (*op).clone(),
+        ops => ops
+            .iter()
+            .map(|(op, n)| format!("{} {op}", format::count(*n)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
