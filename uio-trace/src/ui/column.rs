@@ -137,6 +137,56 @@ impl<R> Column<R> {
     }
 }
 
+/// A column of durations: what is given for a row, an `Option<u64>` of ns, is shown and compared.
+macro_rules! times {
+    ($title:expr, $width:expr, $priority:expr, |$row:ident: $kind:ty| $ns:expr) => {{
+        fn ns($row: &$kind) -> Option<u64> {
+            $ns
+        }
+        $crate::ui::column::Column::figures(
+            $title,
+            $width,
+            $priority,
+            |row, theme| $crate::ui::column::Cell::time_if(ns(row), theme),
+            |a, b| ns(a).cmp(&ns(b)),
+        )
+    }};
+}
+
+/// A column of counts, likewise.
+macro_rules! counts {
+    ($title:expr, $width:expr, $priority:expr, |$row:ident: $kind:ty| $count:expr) => {{
+        fn count($row: &$kind) -> u64 {
+            $count
+        }
+        $crate::ui::column::Column::figures(
+            $title,
+            $width,
+            $priority,
+            |row, _| $crate::ui::column::Cell::count(count(row)),
+            |a, b| count(a).cmp(&count(b)),
+        )
+    }};
+}
+
+/// A column of names, likewise.
+macro_rules! names {
+    ($title:expr, $width:expr, $priority:expr, |$row:ident: $kind:ty| $name:expr) => {{
+        fn name($row: &$kind) -> &str {
+            $name
+        }
+        $crate::ui::column::Column::names(
+            $title,
+            $width,
+            $priority,
+            |row, _| $crate::ui::column::Cell::plain(name(row)),
+            |a, b| name(a).cmp(name(b)),
+        )
+    }};
+}
+
+pub(crate) use {counts, names, times};
+
 /// For tables that keep their rows' order.
 pub fn unsorted<R>(_: &R, _: &R) -> Ordering {
     Ordering::Equal

@@ -3,7 +3,7 @@
 use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, split_top};
-use crate::ui::column::{Cell, Column};
+use crate::ui::column::{Cell, Column, counts, times};
 use crate::ui::format;
 use crate::ui::phases::{self, Phase};
 use crate::ui::state::{RowId, Screen, State};
@@ -51,13 +51,7 @@ impl Tabular for AioDrain {
             |d, _| Cell::plain(cause(d.cause)),
             |a, b| cause(a.cause).cmp(cause(b.cause)),
         ),
-        Column::figures(
-            "contexts",
-            9,
-            0,
-            |d, _| Cell::count(d.contexts),
-            |a, b| a.contexts.cmp(&b.contexts),
-        ),
+        counts!("contexts", 9, 0, |d: AioDrain| d.contexts),
         Column::names(
             "verdict",
             (9, 9),
@@ -75,13 +69,7 @@ impl Tabular for AioDrain {
             },
             |a, b| theme::verdict(a.verdict).0.cmp(theme::verdict(b.verdict).0),
         ),
-        Column::figures(
-            "wall",
-            8,
-            0,
-            |d, t| Cell::time(d.wall_ns, t),
-            |a, b| a.wall_ns.cmp(&b.wall_ns),
-        ),
+        times!("wall", 8, 0, |d: AioDrain| Some(d.wall_ns)),
         Column::figures(
             "together",
             9,
@@ -92,13 +80,7 @@ impl Tabular for AioDrain {
             },
             |a, b| a.projected_parallel_ns.cmp(&b.projected_parallel_ns),
         ),
-        Column::figures(
-            "sum",
-            8,
-            5,
-            |d, t| Cell::time(d.sum_ns, t),
-            |a, b| a.sum_ns.cmp(&b.sum_ns),
-        ),
+        times!("sum", 8, 5, |d: AioDrain| Some(d.sum_ns)),
         Column::figures(
             "overlap %",
             10,
@@ -118,34 +100,10 @@ impl Tabular for AioDrain {
             |a, b| grace_periods(a).cmp(&grace_periods(b)),
         )
         .largest_first(),
-        Column::figures(
-            "users GP",
-            9,
-            7,
-            |d, t| Cell::time_if(d.phases_ns.users_gp, t),
-            |a, b| a.phases_ns.users_gp.cmp(&b.phases_ns.users_gp),
-        ),
-        Column::figures(
-            "refs",
-            8,
-            7,
-            |d, t| Cell::time_if(d.phases_ns.users_refs, t),
-            |a, b| a.phases_ns.users_refs.cmp(&b.phases_ns.users_refs),
-        ),
-        Column::figures(
-            "reqs GP",
-            8,
-            7,
-            |d, t| Cell::time_if(d.phases_ns.reqs_gp, t),
-            |a, b| a.phases_ns.reqs_gp.cmp(&b.phases_ns.reqs_gp),
-        ),
-        Column::figures(
-            "in flight",
-            10,
-            7,
-            |d, t| Cell::time_if(d.phases_ns.reqs_io, t),
-            |a, b| a.phases_ns.reqs_io.cmp(&b.phases_ns.reqs_io),
-        ),
+        times!("users GP", 9, 7, |d: AioDrain| d.phases_ns.users_gp),
+        times!("refs", 8, 7, |d: AioDrain| d.phases_ns.users_refs),
+        times!("reqs GP", 8, 7, |d: AioDrain| d.phases_ns.reqs_gp),
+        times!("in flight", 10, 7, |d: AioDrain| d.phases_ns.reqs_io),
     ];
 
     fn id(&self, _now_ns: u64) -> RowId {

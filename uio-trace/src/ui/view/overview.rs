@@ -5,7 +5,7 @@ use crate::model::findings::not_traced;
 use crate::model::snapshot::{Finding, InProgress, ProbeState, Snapshot};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, split_top};
-use crate::ui::column::{Cell, Column};
+use crate::ui::column::{Cell, Column, names};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
 use crate::ui::theme::{self, Role};
@@ -42,13 +42,7 @@ impl Tabular for InProgress {
             }, // What began before the trace is the oldest.
             |a, b| a.age_ns.unwrap_or(u64::MAX).cmp(&b.age_ns.unwrap_or(u64::MAX)),
         ),
-        Column::names(
-            "waits for",
-            (12, 20),
-            0,
-            |p, _| Cell::plain(&p.phase),
-            |a, b| a.phase.cmp(&b.phase),
-        ),
+        names!("waits for", (12, 20), 0, |p: InProgress| &p.phase),
         Column::names(
             "process",
             (14, 32),
@@ -59,27 +53,9 @@ impl Tabular for InProgress {
             },
             |a, b| a.comm.cmp(&b.comm).then(a.tgid.cmp(&b.tgid)),
         ),
-        Column::names(
-            "owner",
-            (12, 32),
-            1,
-            |p, _| Cell::plain(&p.owner),
-            |a, b| a.owner.cmp(&b.owner),
-        ),
-        Column::names(
-            "detail",
-            (10, 60),
-            2,
-            |p, _| Cell::plain(&p.detail),
-            |a, b| a.detail.cmp(&b.detail),
-        ),
-        Column::names(
-            "subject",
-            (10, 16),
-            3,
-            |p, _| Cell::plain(&p.subject),
-            |a, b| a.subject.cmp(&b.subject),
-        ),
+        names!("owner", (12, 32), 1, |p: InProgress| &p.owner),
+        names!("detail", (10, 60), 2, |p: InProgress| &p.detail),
+        names!("subject", (10, 16), 3, |p: InProgress| &p.subject),
     ];
 
     fn id(&self, now_ns: u64) -> RowId {

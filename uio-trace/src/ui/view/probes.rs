@@ -3,7 +3,7 @@
 use crate::model::snapshot::{Loss, Probe, ProbeState};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, halves, split_top};
-use crate::ui::column::{Cell, Column};
+use crate::ui::column::{Cell, Column, names};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
 use crate::ui::theme::{self, Role};
@@ -47,20 +47,8 @@ impl Tabular for Probe {
             },
             |a, b| rank(a).cmp(&rank(b)),
         ),
-        Column::names(
-            "subject",
-            (10, 10),
-            2,
-            |p, _| Cell::plain(&p.subject),
-            |a, b| a.subject.cmp(&b.subject),
-        ),
-        Column::names(
-            "hook",
-            (20, 40),
-            0,
-            |p, _| Cell::plain(&p.hook),
-            |a, b| a.hook.cmp(&b.hook),
-        ),
+        names!("subject", (10, 10), 2, |p: Probe| &p.subject),
+        names!("hook", (20, 40), 0, |p: Probe| &p.hook),
         Column::names(
             "method",
             (10, 10),

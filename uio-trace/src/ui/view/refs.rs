@@ -6,46 +6,26 @@ use crate::model::history::RefSample;
 use crate::model::snapshot::{Histogram, InProgress, RefOwner};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, halves, split_top};
-use crate::ui::column::{Cell, Column, unsorted};
+use crate::ui::column::{Cell, Column, counts, names, times, unsorted};
 use crate::ui::format;
 use crate::ui::state::{Detail, RowId, Screen, State};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::Role;
 use crate::ui::widgets::histogram;
 use crate::ui::widgets::sparkline::{self, Plot};
 use crate::ui::widgets::table::{Clicks, Table};
 use ratatui::layout::Rect;
 
-fn figure(histogram: &Histogram, ns: u64, theme: &Theme) -> Cell {
-    match histogram.count {
-        0 => Cell::none(),
-        _ => Cell::time(ns, theme),
-    }
+/// A figure of a histogram, unless that is empty.
+fn known(histogram: &Histogram, ns: u64) -> Option<u64> {
+    (histogram.count > 0).then_some(ns)
 }
 
 impl Tabular for RefOwner {
     const DEFAULT_SORT: usize = 1;
     const COLUMNS: &'static [Column<RefOwner>] = &[
-        Column::names(
-            "owner",
-            (16, 32),
-            0,
-            |o, _| Cell::plain(&o.owner),
-            |a, b| a.owner.cmp(&b.owner),
-        ),
-        Column::figures(
-            "kills",
-            6,
-            0,
-            |o, _| Cell::count(o.kills),
-            |a, b| a.kills.cmp(&b.kills),
-        ),
-        Column::figures(
-            "switches",
-            9,
-            4,
-            |o, _| Cell::count(o.switches),
-            |a, b| a.switches.cmp(&b.switches),
-        ),
+        names!("owner", (16, 32), 0, |o: RefOwner| &o.owner),
+        counts!("kills", 6, 0, |o: RefOwner| o.kills),
+        counts!("switches", 9, 4, |o: RefOwner| o.switches),
         Column::figures(
             "released",
             9,
@@ -71,48 +51,27 @@ impl Tabular for RefOwner {
             },
             |a, b| a.oldest_dying_ns.cmp(&b.oldest_dying_ns),
         ),
-        Column::figures(
-            "GP p50",
-            8,
-            3,
-            |o, t| figure(&o.grace_period_ns, o.grace_period_ns.p50, t),
-            |a, b| a.grace_period_ns.p50.cmp(&b.grace_period_ns.p50),
-        ),
-        Column::figures(
-            "GP p99",
-            8,
-            1,
-            |o, t| figure(&o.grace_period_ns, o.grace_period_ns.p99, t),
-            |a, b| a.grace_period_ns.p99.cmp(&b.grace_period_ns.p99),
-        ),
-        Column::figures(
-            "GP max",
-            8,
-            6,
-            |o, t| figure(&o.grace_period_ns, o.grace_period_ns.max, t),
-            |a, b| a.grace_period_ns.max.cmp(&b.grace_period_ns.max),
-        ),
-        Column::figures(
-            "drain p50",
-            10,
-            6,
-            |o, t| figure(&o.drain_ns, o.drain_ns.p50, t),
-            |a, b| a.drain_ns.p50.cmp(&b.drain_ns.p50),
-        ),
-        Column::figures(
-            "drain p99",
-            10,
-            2,
-            |o, t| figure(&o.drain_ns, o.drain_ns.p99, t),
-            |a, b| a.drain_ns.p99.cmp(&b.drain_ns.p99),
-        ),
-        Column::names(
-            "release",
-            (12, 40),
-            7,
-            |o, _| Cell::plain(&o.release),
-            |a, b| a.release.cmp(&b.release),
-        ),
+        times!("GP p50", 8, 3, |o: RefOwner| known(
+            &o.grace_period_ns,
+            o.grace_period_ns.p50
+        )),
+        times!("GP p99", 8, 1, |o: RefOwner| known(
+            &o.grace_period_ns,
+            o.grace_period_ns.p99
+        )),
+        times!("GP max", 8, 6, |o: RefOwner| known(
+            &o.grace_period_ns,
+            o.grace_period_ns.max
+        )),
+        times!("drain p50", 10, 6, |o: RefOwner| known(
+            &o.drain_ns,
+            o.drain_ns.p50
+        )),
+        times!("drain p99", 10, 2, |o: RefOwner| known(
+            &o.drain_ns,
+            o.drain_ns.p99
+        )),
+        names!("release", (12, 40), 7, |o: RefOwner| &o.release),
         Column::names(
             "last killer",
             (12, 28),
@@ -267,7 +226,7 @@ const DYING: &[Column<InProgress>] = &[
         |p: &InProgress, t| Cell::time_if(p.age_ns, t),
         unsorted,
     ),
-    Column::names("waits for", (12, 20), 0, |p, _| Cell::plain(&p.phase), unsorted),
+    names!("waits for", (12, 20), 0, |p: InProgress| &p.phase),
     Column::names(
         "killed by",
         (14, 32),

@@ -4,7 +4,7 @@ use crate::model::history::{History, LockSample};
 use crate::model::snapshot::{Histogram, UioDevice, UioLock};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, split_top};
-use crate::ui::column::{Cell, Column};
+use crate::ui::column::{Cell, Column, counts, times};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
 use crate::ui::theme::Role;
@@ -203,7 +203,7 @@ impl Tabular for DeviceRow {
             },
             |a, b| a.waiting_now().total_cmp(&b.waiting_now()),
         ),
-        Column::figures("ops", 6, 1, |d, _| Cell::count(d.ops), |a, b| a.ops.cmp(&b.ops)),
+        counts!("ops", 6, 1, |d: DeviceRow| d.ops),
         Column::figures(
             "ops/s",
             6,
@@ -225,62 +225,14 @@ impl Tabular for DeviceRow {
             |d, _| Cell::bad_count(d.errors),
             |a, b| a.errors.cmp(&b.errors),
         ),
-        Column::figures(
-            "wait p50",
-            9,
-            4,
-            |d, theme| Cell::time_if(d.wait.map(|f| f.p50), theme),
-            |a, b| a.wait.map(|f| f.p50).cmp(&b.wait.map(|f| f.p50)),
-        ),
-        Column::figures(
-            "wait p99",
-            9,
-            1,
-            |d, theme| Cell::time_if(d.wait.map(|f| f.p99), theme),
-            |a, b| a.wait.map(|f| f.p99).cmp(&b.wait.map(|f| f.p99)),
-        ),
-        Column::figures(
-            "wait max",
-            9,
-            6,
-            |d, theme| Cell::time_if(d.wait.map(|f| f.max), theme),
-            |a, b| a.wait.map(|f| f.max).cmp(&b.wait.map(|f| f.max)),
-        ),
-        Column::figures(
-            "hold p50",
-            9,
-            2,
-            |d, theme| Cell::time_if(d.hold.map(|f| f.p50), theme),
-            |a, b| a.hold.map(|f| f.p50).cmp(&b.hold.map(|f| f.p50)),
-        ),
-        Column::figures(
-            "hold p99",
-            9,
-            5,
-            |d, theme| Cell::time_if(d.hold.map(|f| f.p99), theme),
-            |a, b| a.hold.map(|f| f.p99).cmp(&b.hold.map(|f| f.p99)),
-        ),
-        Column::figures(
-            "hold max",
-            9,
-            8,
-            |d, theme| Cell::time_if(d.hold.map(|f| f.max), theme),
-            |a, b| a.hold.map(|f| f.max).cmp(&b.hold.map(|f| f.max)),
-        ),
-        Column::figures(
-            "lat p99",
-            9,
-            8,
-            |d, theme| Cell::time_if(d.latency.map(|f| f.p99), theme),
-            |a, b| a.latency.map(|f| f.p99).cmp(&b.latency.map(|f| f.p99)),
-        ),
-        Column::figures(
-            "drv wait",
-            9,
-            9,
-            |d, theme| Cell::time(d.driver_wait_ns, theme),
-            |a, b| a.driver_wait_ns.cmp(&b.driver_wait_ns),
-        ),
+        times!("wait p50", 9, 4, |d: DeviceRow| d.wait.map(|f| f.p50)),
+        times!("wait p99", 9, 1, |d: DeviceRow| d.wait.map(|f| f.p99)),
+        times!("wait max", 9, 6, |d: DeviceRow| d.wait.map(|f| f.max)),
+        times!("hold p50", 9, 2, |d: DeviceRow| d.hold.map(|f| f.p50)),
+        times!("hold p99", 9, 5, |d: DeviceRow| d.hold.map(|f| f.p99)),
+        times!("hold max", 9, 8, |d: DeviceRow| d.hold.map(|f| f.max)),
+        times!("lat p99", 9, 8, |d: DeviceRow| d.latency.map(|f| f.p99)),
+        times!("drv wait", 9, 9, |d: DeviceRow| Some(d.driver_wait_ns)),
     ];
 
     fn id(&self, _now_ns: u64) -> RowId {

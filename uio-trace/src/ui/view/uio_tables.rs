@@ -1,9 +1,9 @@
 //! Tables of a UIO device's detail: its operations, who was waited for, and slow operations one by one.
 
 use crate::model::snapshot::{Blocker, Histogram, SlowOp, UioOpFigures};
-use crate::ui::column::{Cell, Column, unsorted};
+use crate::ui::column::{Cell, Column, counts, names, times, unsorted};
 use crate::ui::format;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::Role;
 use crate::ui::widgets::histogram;
 
 /// A row of the operations: one of them, or all together.
@@ -72,11 +72,9 @@ fn errors<'a>(ops: impl Iterator<Item = &'a UioOpFigures>) -> String {
         .join(", ")
 }
 
-fn figure(histogram: Option<&Histogram>, get: fn(&Histogram) -> u64, theme: &Theme) -> Cell {
-    match histogram.filter(|h| h.count > 0) {
-        Some(h) => Cell::time(get(h), theme),
-        None => Cell::none(),
-    }
+/// A figure of a histogram, unless that is empty or absent.
+fn known(histogram: Option<&Histogram>, get: fn(&Histogram) -> u64) -> Option<u64> {
+    histogram.filter(|h| h.count > 0).map(get)
 }
 
 /// Operations of a device.
@@ -88,64 +86,16 @@ pub const OPS: &[Column<OpRow>] = &[
         |o: &OpRow, _| Cell::plain(&o.op),
         unsorted,
     ),
-    Column::figures("ops", 6, 0, |o, _| Cell::count(o.count), unsorted),
-    Column::figures("contd", 6, 1, |o, _| Cell::count(o.contended), unsorted),
-    Column::figures(
-        "lat p50",
-        8,
-        5,
-        |o, t| figure(o.latency.as_ref(), |h| h.p50, t),
-        unsorted,
-    ),
-    Column::figures(
-        "lat p99",
-        8,
-        2,
-        |o, t| figure(o.latency.as_ref(), |h| h.p99, t),
-        unsorted,
-    ),
-    Column::figures(
-        "wait p50",
-        8,
-        4,
-        |o, t| figure(o.wait.as_ref(), |h| h.p50, t),
-        unsorted,
-    ),
-    Column::figures(
-        "wait p99",
-        8,
-        1,
-        |o, t| figure(o.wait.as_ref(), |h| h.p99, t),
-        unsorted,
-    ),
-    Column::figures(
-        "wait max",
-        8,
-        6,
-        |o, t| figure(o.wait.as_ref(), |h| h.max, t),
-        unsorted,
-    ),
-    Column::figures(
-        "hold p50",
-        8,
-        4,
-        |o, t| figure(o.hold.as_ref(), |h| h.p50, t),
-        unsorted,
-    ),
-    Column::figures(
-        "hold p99",
-        8,
-        1,
-        |o, t| figure(o.hold.as_ref(), |h| h.p99, t),
-        unsorted,
-    ),
-    Column::figures(
-        "hold max",
-        8,
-        6,
-        |o, t| figure(o.hold.as_ref(), |h| h.max, t),
-        unsorted,
-    ),
+    counts!("ops", 6, 0, |o: OpRow| o.count),
+    counts!("contd", 6, 1, |o: OpRow| o.contended),
+    times!("lat p50", 8, 5, |o: OpRow| known(o.latency.as_ref(), |h| h.p50)),
+    times!("lat p99", 8, 2, |o: OpRow| known(o.latency.as_ref(), |h| h.p99)),
+    times!("wait p50", 8, 4, |o: OpRow| known(o.wait.as_ref(), |h| h.p50)),
+    times!("wait p99", 8, 1, |o: OpRow| known(o.wait.as_ref(), |h| h.p99)),
+    times!("wait max", 8, 6, |o: OpRow| known(o.wait.as_ref(), |h| h.max)),
+    times!("hold p50", 8, 4, |o: OpRow| known(o.hold.as_ref(), |h| h.p50)),
+    times!("hold p99", 8, 1, |o: OpRow| known(o.hold.as_ref(), |h| h.p99)),
+    times!("hold max", 8, 6, |o: OpRow| known(o.hold.as_ref(), |h| h.max)),
     Column::names(
         "errors",
         (6, 40),
@@ -160,17 +110,11 @@ pub const OPS: &[Column<OpRow>] = &[
 
 /// Its slow operations one by one.
 pub const SLOW: &[Column<SlowOp>] = &[
-    Column::figures(
-        "latency",
-        8,
-        0,
-        |s: &SlowOp, t| Cell::time(s.latency_ns, t),
-        unsorted,
-    ),
-    Column::figures("wait", 8, 0, |s, t| Cell::time(s.wait_ns, t), unsorted),
-    Column::figures("hold", 8, 1, |s, t| Cell::time(s.hold_ns, t), unsorted),
-    Column::figures("drv wait", 8, 3, |s, t| Cell::time(s.driver_wait_ns, t), unsorted),
-    Column::names("operation", (10, 12), 2, |s, _| Cell::plain(&s.op), unsorted),
+    times!("latency", 8, 0, |s: SlowOp| Some(s.latency_ns)),
+    times!("wait", 8, 0, |s: SlowOp| Some(s.wait_ns)),
+    times!("hold", 8, 1, |s: SlowOp| Some(s.hold_ns)),
+    times!("drv wait", 8, 3, |s: SlowOp| Some(s.driver_wait_ns)),
+    names!("operation", (10, 12), 2, |s: SlowOp| &s.op),
     Column::names(
         "process",
         (12, 32),
@@ -189,14 +133,8 @@ pub const SLOW: &[Column<SlowOp>] = &[
 
 /// Who was waited for, and in what.
 pub const BLOCKERS: &[Column<Blocker>] = &[
-    Column::figures(
-        "wait sum",
-        8,
-        0,
-        |b: &Blocker, t| Cell::time(b.wait_ns, t),
-        unsorted,
-    ),
-    Column::figures("waits", 6, 0, |b, _| Cell::count(b.count), unsorted),
+    times!("wait sum", 8, 0, |b: Blocker| Some(b.wait_ns)),
+    counts!("waits", 6, 0, |b: Blocker| b.count),
     Column::names(
         "waiters in",
         (11, 32),
