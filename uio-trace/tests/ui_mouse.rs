@@ -154,6 +154,8 @@ fn the_wheel_scrolls_lists_details_and_help() {
         mouse(&mut app, MouseEventKind::ScrollDown, (5, 5));
     }
     assert_eq!(app.state().selected(), Some(30));
+    // 25 rows below the heading; the selected one came in at the bottom.
+    find(&app, "7–31 of 400, by waiting ▼");
     mouse(&mut app, MouseEventKind::ScrollUp, (5, 5));
     assert_eq!(app.state().selected(), Some(27));
     press(&mut app, KeyCode::Char('4'));

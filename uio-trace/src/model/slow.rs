@@ -29,8 +29,6 @@ struct Counted {
     op: Option<UioOp>,
     count: u64,
     wait_ns: u64,
-    /// Waits by what the waiter did; a few entries.
-    waiters: Vec<(UioOp, u64)>,
 }
 
 /// Slow operations of both scopes.
@@ -97,11 +95,6 @@ impl SlowOps {
                 tid,
                 count: c.count,
                 wait_ns: c.wait_ns,
-                waiters: c
-                    .waiters
-                    .iter()
-                    .map(|(op, n)| (op.name().to_string(), *n))
-                    .collect(),
             })
             .collect();
         rows.sort_by_key(|b| (std::cmp::Reverse(b.wait_ns), b.tgid, b.tid));
@@ -143,12 +136,7 @@ impl Kept {
             op: None,
             count: 0,
             wait_ns: 0,
-            waiters: Vec::new(),
         });
-        match counted.waiters.iter_mut().find(|(op, _)| *op == slow.op) {
-            Some((_, n)) => *n += 1,
-            None => counted.waiters.push((slow.op, 1)),
-        }
         counted.op = op.or(counted.op);
         counted.count += 1;
         counted.wait_ns = counted.wait_ns.saturating_add(slow.wait_ns);

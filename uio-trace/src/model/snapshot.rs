@@ -141,9 +141,6 @@ pub struct Blocker {
     pub count: u64,
     /// Sum of their waits.
     pub wait_ns: u64,
-    /// Those operations by what they did, such as `write`; they sum to `count`.
-    #[serde(default)]
-    pub waiters: BTreeMap<String, u64>,
 }
 
 /// Figures of one operation of one device.

@@ -142,10 +142,6 @@ pub fn devices() -> Vec<UioDevice> {
         tid,
         count,
         wait_ns,
-        waiters: BTreeMap::from([
-            ("write".to_owned(), count - count / 40),
-            ("poll".to_owned(), count / 40),
-        ]),
     };
     vec![
         UioDevice {
@@ -677,6 +673,16 @@ pub fn large(device_count: u32, drain_count: u64) -> Snapshot {
         .collect();
     let keys: Vec<(u32, u32)> = (0..device_count).map(|minor| (minor, 0)).collect();
     snapshot.history = history(snapshot.interval.duration_ns, &keys);
+    let template = snapshot.in_progress.remove(0);
+    snapshot.in_progress = (1..=drain_count)
+        .map(|pid| {
+            let mut item = template.clone();
+            item.tgid = u32::try_from(pid).unwrap_or(u32::MAX);
+            item.tid = item.tgid;
+            item.age_ns = Some(pid * 6_007 % 100_000 * US);
+            item
+        })
+        .collect();
     let template = snapshot.aio_drains.remove(0);
     snapshot.aio_drains = (1..=drain_count)
         .map(|id| {

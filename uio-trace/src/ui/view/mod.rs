@@ -14,7 +14,7 @@ pub mod uio_detail;
 pub mod uio_tables;
 
 use super::arrange::{self, Tabular};
-use super::canvas::{Canvas, split_top};
+use super::canvas::{Canvas, split_top, window};
 use super::layout::Layout;
 use super::state::{Detail, FOOTER_ROWS, HEADER_ROWS, MINIMUM_SIZE, RowId, Screen, State};
 use super::text;
@@ -145,14 +145,22 @@ pub fn detail_note(detail: &Detail) -> &'static str {
     }
 }
 
-/// Right side of a list's heading: how many rows, which filter, which order.
-pub fn list_note<R: Tabular>(state: &State, screen: Screen) -> String {
+/// Right side of a list's heading: how many rows, which of them are in view when not all are (of a table whose heading
+/// and rows take `height` lines, and whose rows begin after `before` others of the list), which filter, which order.
+pub fn list_note<R: Tabular>(state: &State, screen: Screen, before: usize, height: u16) -> String {
     let view = &state.views[screen.index()];
     let symbols = Theme::new(&state.facts).symbols();
-    let mut note = if view.filter.is_empty() {
+    let (rows, height) = (view.order.len(), usize::from(height.saturating_sub(1)));
+    let mut note = String::new();
+    if rows > height && height > 0 {
+        let selected = state.selected().and_then(|s| s.checked_sub(before));
+        let first = window(view.top, selected, rows, height);
+        note = format!("{}{}{} of ", first + 1, symbols.to, first + height);
+    }
+    note += &if view.filter.is_empty() {
         format!("{}", view.total)
     } else {
-        format!("{} of {} with \"{}\"", view.order.len(), view.total, view.filter)
+        format!("{rows} of {} with \"{}\"", view.total, view.filter)
     };
     if let Some(column) = R::COLUMNS.get(view.sort_column) {
         let direction = if view.descending {
@@ -176,7 +184,8 @@ fn draw_list<'a, R: Tabular>(
     empty: &str,
 ) -> u16 {
     let view = &state.views[screen.index()];
-    let body = canvas.heading(area, title, &list_note::<R>(state, screen));
+    let note = list_note::<R>(state, screen, 0, area.height.saturating_sub(1));
+    let body = canvas.heading(area, title, &note);
     let rows: Vec<&R> = view.order.iter().filter_map(|position| row(*position)).collect();
     if rows.is_empty() {
         let empty = if view.total > 0 {

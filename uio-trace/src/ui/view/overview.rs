@@ -2,18 +2,22 @@
 
 use super::findings;
 use crate::model::findings::not_traced;
-use crate::model::snapshot::{Finding, InProgress, ProbeState, Snapshot};
+use crate::model::snapshot::{Finding, InProgress, ProbeState, Snapshot, UioDevice};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, split_top};
 use crate::ui::column::{Cell, Column, names};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
 use crate::ui::theme::{self, Role};
+use crate::ui::widgets::sparkline;
 use crate::ui::widgets::table::{Clicks, Table};
 use ratatui::layout::Rect;
 
 /// From this many rows of the body on, the subjects have their lines.
 const ROWS_WITH_SUBJECTS: u16 = 20;
+/// From this width on the UIO line ends with a plot, so wide.
+const COLUMNS_WITH_TREND: u16 = 118;
+const TREND: u16 = 30;
 /// Their rows, with the heading.
 const SUBJECT_ROWS: u16 = 5;
 
@@ -110,7 +114,7 @@ fn draw_in_progress(canvas: &mut Canvas<'_>, area: Rect, state: &State, snapshot
         .iter()
         .filter_map(|position| snapshot.in_progress.get(*position))
         .collect();
-    let note = super::list_note::<InProgress>(state, Screen::Overview);
+    let note = super::list_note::<InProgress>(state, Screen::Overview, before, area.height.saturating_sub(1));
     let body = canvas.heading(area, "In progress", &note);
     if rows.is_empty() {
         let text = if view.total > 0 {
@@ -150,6 +154,38 @@ fn draw_subjects(canvas: &mut Canvas<'_>, area: Rect, snapshot: &Snapshot) {
         canvas.text(body.x + 10, y, 17, count, Role::Plain);
         canvas.text(body.x + 28, y, body.width.saturating_sub(28), worst, Role::Plain);
     }
+    draw_trend(canvas, body, snapshot);
+}
+
+/// At the right end of the UIO line: how the waiters of the device in it came about.
+fn draw_trend(canvas: &mut Canvas<'_>, area: Rect, snapshot: &Snapshot) {
+    let Some(device) = busiest(snapshot).filter(|_| area.width >= COLUMNS_WITH_TREND) else {
+        return;
+    };
+    let history = snapshot.history.device(device.minor, device.generation);
+    let samples: Vec<f64> = history.map(|s| s.waiting.into()).collect();
+    let most = samples.iter().copied().fold(0.0, f64::max);
+    let Some(now) = samples.last().filter(|_| most > 0.0) else {
+        return;
+    };
+    let bars = Rect {
+        x: area.right().saturating_sub(TREND + 1),
+        width: TREND,
+        height: 1,
+        ..area
+    };
+    sparkline::draw(canvas, bars, &samples, most, Role::WaitBar);
+    let left = area.x + 74;
+    let text = format!("now {now:.2}");
+    canvas.text_right(left, area.y, bars.x.saturating_sub(left + 1), &text, Role::Dim);
+}
+
+/// The device most waited for.
+fn busiest(snapshot: &Snapshot) -> Option<&UioDevice> {
+    snapshot
+        .uio_devices
+        .iter()
+        .max_by(|a, b| a.mean_waiters.total_cmp(&b.mean_waiters))
 }
 
 fn plural(n: usize, one: &str, many: &str) -> String {
@@ -165,11 +201,7 @@ fn uio_line(snapshot: &Snapshot) -> (String, String) {
     if !snapshot.uio_present {
         return ("not loaded".into(), "attaches when the uio driver appears".into());
     }
-    let busiest = snapshot
-        .uio_devices
-        .iter()
-        .max_by(|a, b| a.mean_waiters.total_cmp(&b.mean_waiters));
-    let worst = busiest.map_or_else(String::new, |d| {
+    let worst = busiest(snapshot).map_or_else(String::new, |d| {
         let held = d.utilization.map_or_else(|| "-".into(), format::percent);
         format!(
             "{} held {held} % of the time, {:.2} waiting",

@@ -136,13 +136,6 @@ pub const BLOCKERS: &[Column<Blocker>] = &[
     times!("wait sum", 8, 0, |b: Blocker| Some(b.wait_ns)),
     counts!("waits", 6, 0, |b: Blocker| b.count),
     Column::names(
-        "waiters in",
-        (11, 32),
-        0,
-        |b, _| Cell::plain(waiters(b)),
-        unsorted,
-    ),
-    Column::names(
         "behind (holder)",
         (16, 40),
         0,
@@ -157,17 +150,3 @@ pub const BLOCKERS: &[Column<Blocker>] = &[
         unsorted,
     ),
 ];
-
-/// What the waiters did: `812 write, 20 poll`, most first; without counts when it is all the same.
-fn waiters(blocker: &Blocker) -> String {
-    let mut ops: Vec<(&String, u64)> = blocker.waiters.iter().map(|(op, n)| (op, *n)).collect();
-    ops.sort_by_key(|(op, n)| (std::cmp::Reverse(*n), *op));
-    match &ops[..] {
-        [(op, _)] => (*op).clone(),
-        ops => ops
-            .iter()
-            .map(|(op, n)| format!("{} {op}", format::count(*n)))
-            .collect::<Vec<_>>()
-            .join(", "),
-    }
-}
