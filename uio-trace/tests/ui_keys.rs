@@ -348,6 +348,23 @@ fn an_operations_row_chooses_the_histograms() {
 }
 
 #[test]
+fn the_selected_operation_is_followed() {
+    let mut app = app();
+    press(&mut app, "2\n↓↓");
+    assert!(shown(&app).contains("Wait for info_lock: poll"));
+    // A read for the first time: its row comes before that of poll.
+    let mut next = ui_fixture::rich();
+    let read = next.uio_devices[1].ops[1].clone();
+    next.uio_devices[0].ops.insert(1, read);
+    app.on_snapshot(next);
+    assert!(
+        shown(&app).contains("Wait for info_lock: poll"),
+        "{}",
+        shown(&app)
+    );
+}
+
+#[test]
 fn messages_last_until_the_next_key() {
     let mut app = app();
     app.set_message("wrote /tmp/x.json");

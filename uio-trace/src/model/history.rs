@@ -250,4 +250,51 @@ mod tests {
         assert_eq!(history.spans.back().map(|s| s.end_ns), Some(ticks * S));
         assert_eq!(history.device(3, 1).last().map(|s| s.held), Some(0.5));
     }
+
+    #[test]
+    fn the_model_feeds_it_at_each_tick() {
+        use crate::event::{Event, EventKind, HistogramReading, KernelPtr, UioOp, UioSeriesReading};
+        use crate::model::{Config, Model, Scope};
+        let mut model = Model::new(Config { start_ns: Some(0) });
+        let times = |sum| HistogramReading {
+            sum,
+            min: 1,
+            max: 1,
+            buckets: vec![(1, 1)],
+        };
+        for second in 1..=3 {
+            let reading = |op, hold| UioSeriesReading {
+                device: DEVICE,
+                idev: KernelPtr(1),
+                op,
+                first_ns: 1,
+                count: 1,
+                contended: 1,
+                driver_waits: 0,
+                driver_wait_ns: 0,
+                errors: BTreeMap::new(),
+                latency: times(S),
+                wait: times(second * S / 4),
+                hold: times(hold),
+            };
+            // What a read sleeps is no hold.
+            let readings = vec![
+                reading(UioOp::Write, second * S / 2),
+                reading(UioOp::Read, second * S),
+            ];
+            for kind in [EventKind::UioReading(readings), EventKind::Tick] {
+                model.apply(Event {
+                    ts_ns: second * S,
+                    kind,
+                });
+            }
+        }
+        let snapshot = model.snapshot(Scope::SinceStart);
+        let samples: Vec<(f32, f32)> = snapshot
+            .history
+            .device(DEVICE.minor, DEVICE.generation)
+            .map(|s| (s.held, s.waiting))
+            .collect();
+        assert_eq!(samples, [(0.5, 0.5); 3]);
+    }
 }

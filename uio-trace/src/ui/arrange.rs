@@ -1,8 +1,9 @@
 //! From a snapshot's lists to a screen's rows: filtered, sorted, and the selection found again.
 
 use super::column::Column;
-use super::state::{RowId, Screen, Selection, State, TableView};
+use super::state::{Detail, RowId, Screen, Selection, State, TableView};
 use super::view::uio::DeviceRow;
+use super::view::uio_detail;
 use crate::model::snapshot::{AioDrain, InProgress, Probe, RefOwner, Snapshot};
 
 /// Something that is a row of a table.
@@ -255,8 +256,25 @@ fn follow_detail(state: &mut State) {
         if let Some(detail) = &mut view.detail {
             detail.left = !has(&shown, &detail.id);
             if !detail.left {
+                detail.cursor = same_operation(detail, &shown);
                 detail.snapshot = shown.clone();
             }
         }
     }
+}
+
+/// Where in `shown` the opened device's selected operation is. An operation that comes up for the first time takes its
+/// place among the others, and moves those after it.
+fn same_operation(detail: &Detail, shown: &Snapshot) -> usize {
+    let RowId::Device(minor, generation) = detail.id else {
+        return detail.cursor;
+    };
+    // The first row is all of them together.
+    let selected = detail.cursor.checked_sub(1).and_then(|position| {
+        let before = uio_detail::device(&detail.snapshot, minor, generation)?;
+        let op = &before.ops.get(position)?.op;
+        let now = uio_detail::device(shown, minor, generation)?;
+        now.ops.iter().position(|o| o.op == *op)
+    });
+    selected.map_or(detail.cursor, |position| position + 1)
 }
