@@ -29,7 +29,7 @@ const SIZE: (u16, u16) = (100, 30);
 
 /// A terminal that the test looks at while the loop draws on it.
 #[derive(Clone)]
-struct Seen(Rc<RefCell<TestBackend>>);
+struct Seen(Rc<RefCell<TestBackend>>, Rc<Shared<u32>>);
 
 impl Seen {
     fn buffer(&self) -> Buffer {
@@ -71,6 +71,8 @@ impl Backend for Seen {
         self.0.borrow_mut().window_size()
     }
     fn flush(&mut self) -> Result<(), Self::Error> {
+        // Once for each frame.
+        self.1.set(self.1.get() + 1);
         self.0.borrow_mut().flush()
     }
 }
@@ -80,6 +82,7 @@ struct Keys {
     left: std::vec::IntoIter<Event>,
     screen: Seen,
     seen: Vec<Buffer>,
+    frames: Vec<u32>,
     clock: Rc<Shared<Instant>>,
 }
 
@@ -94,6 +97,7 @@ impl Input for Keys {
             return Ok(None);
         }
         self.seen.push(self.screen.buffer());
+        self.frames.push(self.screen.1.get());
         // Time passes between two keys, so that a frame that is wrongly left out is not drawn by accident.
         self.clock.set(self.clock.get() + Duration::from_millis(1));
         self.left
@@ -131,12 +135,22 @@ fn event(key: Key) -> Event {
 
 /// What was on the screen before each of the keys, and the effects. The last key must end the loop.
 fn drive(keys: &[Key]) -> (Vec<Buffer>, Vec<Effect>) {
-    let screen = Seen(Rc::new(RefCell::new(TestBackend::new(SIZE.0, SIZE.1))));
+    let (seen, effects, _) = drive_counting(keys);
+    (seen, effects)
+}
+
+/// The same, with the number of frames drawn before each key.
+fn drive_counting(keys: &[Key]) -> (Vec<Buffer>, Vec<Effect>, Vec<u32>) {
+    let screen = Seen(
+        Rc::new(RefCell::new(TestBackend::new(SIZE.0, SIZE.1))),
+        Rc::default(),
+    );
     let clock = Rc::new(Shared::new(Instant::now()));
     let mut input = Keys {
         left: keys.iter().copied().map(event).collect::<Vec<_>>().into_iter(),
         screen: screen.clone(),
         seen: Vec::new(),
+        frames: Vec::new(),
         clock: clock.clone(),
     };
     let mut terminal = Terminal::new(screen).unwrap();
@@ -153,7 +167,7 @@ fn drive(keys: &[Key]) -> (Vec<Buffer>, Vec<Effect>) {
     )
     .unwrap();
     assert_eq!(input.left.len(), 0, "the last key ends the loop");
-    (input.seen, told.0)
+    (input.seen, told.0, input.frames)
 }
 
 fn text(buffer: &Buffer) -> String {
@@ -351,4 +365,18 @@ fn a_zoomed_waterfall_moves_and_follows_the_cursor() {
     ]) {
         assert!(screen.contains(expected), "no {expected} on:\n{screen}");
     }
+}
+
+#[test]
+fn nothing_is_drawn_when_nothing_changed() {
+    // Not bound to anything; then a key that is, then again nothing.
+    let keys = [
+        Key::Char('z'),
+        Key::Code(KeyCode::F(9)),
+        Key::Char('2'),
+        Key::Char('z'),
+        Key::Char('q'),
+    ];
+    let (_, _, frames) = drive_counting(&keys);
+    assert_eq!(frames, [1, 1, 1, 2, 2]);
 }

@@ -311,3 +311,67 @@ fn the_selected_row_is_marked_by_sign_and_reversed() {
     assert!(buffer[(10, 4)].modifier.contains(Modifier::REVERSED));
     assert!(!buffer[(10, 5)].modifier.contains(Modifier::REVERSED));
 }
+
+/// Column where a bar begins and where it ends, of a line between `from` and `to`.
+fn bar(buffer: &Buffer, y: u16, from: u16, to: u16) -> Option<(u16, u16)> {
+    let filled = |x: &u16| ["░", "▓", "▒", "█"].contains(&buffer[(*x, y)].symbol());
+    let mut columns = (from..to).filter(filled);
+    let first = columns.next()?;
+    Some((first, columns.next_back().unwrap_or(first)))
+}
+
+#[test]
+fn five_hundred_contexts_are_a_staircase_beside_a_block() {
+    const CONTEXTS: u64 = 512;
+    const MS: u64 = 1_000_000;
+    let size = (100, 30);
+    let serial = (0..CONTEXTS)
+        .map(|i| ui_fixture::context(i, i * 20 * MS, [8 * MS, MS, 8 * MS, 3 * MS], true))
+        .collect();
+    let mut snapshot = ui_fixture::rich();
+    snapshot.aio_drains = vec![ui_fixture::drain(
+        1,
+        "db",
+        77,
+        uio_trace::model::snapshot::DrainVerdict::Serial,
+        serial,
+    )];
+    let mut app = app(FULL, size, snapshot);
+    press(&mut app, KeyCode::Char('4'));
+    press(&mut app, KeyCode::Enter);
+    let buffer = buffer(&app, size);
+    let shown = text(&buffer);
+    let heading = shown.lines().position(|line| line.contains("As it was")).unwrap() as u16;
+    let right = shown
+        .lines()
+        .nth(usize::from(heading))
+        .and_then(|line| line.find("Together").map(|at| line[..at].chars().count() as u16))
+        .unwrap();
+    let rows: Vec<u16> = (heading + 1..)
+        .take_while(|y| !shown.lines().nth(usize::from(*y)).unwrap().contains("Waterfall"))
+        .collect();
+    assert!(rows.len() >= 6, "{shown}");
+    let steps: Vec<(u16, u16)> = rows
+        .iter()
+        .map(|y| bar(&buffer, *y, 0, right - 3).expect("a step in each row"))
+        .collect();
+    assert!(
+        steps.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1),
+        "{shown}"
+    );
+    assert_eq!(steps[0].0, 1, "{shown}");
+    assert!(steps.last().is_some_and(|last| last.1 >= right - 6), "{shown}");
+    // Together they take 20 ms of 10 s: one column, in every row the same.
+    let block: Vec<_> = rows.iter().map(|y| bar(&buffer, *y, right - 2, size.0)).collect();
+    assert!(
+        block
+            .iter()
+            .all(|b| *b == block[0] && b.is_some_and(|(from, to)| from == to)),
+        "{shown}"
+    );
+    // The last context comes into view, and its figures below.
+    press(&mut app, KeyCode::End);
+    let shown = text(&self::buffer(&app, size));
+    assert!(shown.contains("▸*0x7f3a111f7000"), "{shown}");
+    assert!(shown.contains("from 10.2 s"), "{shown}");
+}

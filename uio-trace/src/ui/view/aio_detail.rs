@@ -18,8 +18,6 @@ const ROWS_WITH_SHAPE: u16 = 16;
 const ROWS_WITH_PHASES: u16 = 11;
 /// Rows of the shape, at most.
 const SHAPE_ROWS: u16 = 8;
-/// Narrower than this, the selected context's figures take two lines.
-const ONE_LINE: u16 = 110;
 
 /// The drain in a snapshot.
 pub fn drain(snapshot: &Snapshot, number: u64) -> Option<&AioDrain> {
@@ -40,12 +38,13 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, number: u64, a
 
     let cursor = detail.cursor.min(drain.detail.len().saturating_sub(1));
     let inner = canvas.heading(body, "Waterfall", &waterfall_note(canvas, drain, detail));
-    let figures = if inner.width < ONE_LINE && inner.height > 6 {
-        2
-    } else {
-        1
-    };
-    let (upper, last_rows) = split_top(inner, inner.height.saturating_sub(1 + figures));
+    let unicode = canvas.theme.unicode;
+    let figures = drain.detail.get(cursor).map(|c| figures(c, inner.width, unicode));
+    let mut lines = figures.unwrap_or_default();
+    // Two lines if there are contexts in view even so.
+    lines.truncate(if inner.height > 6 { 2 } else { 1 });
+    let last = u16::try_from(lines.len()).unwrap_or(1).max(1);
+    let (upper, last_rows) = split_top(inner, inner.height.saturating_sub(1 + last));
     let view = waterfall::View {
         cursor,
         active,
@@ -56,8 +55,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, number: u64, a
     let (legend, selected) = split_top(last_rows, 1);
     let bars = drain.detail.iter().map(phases::of_context);
     draw_legend(canvas, legend, &occurring(bars));
-    if let Some(context) = drain.detail.get(cursor) {
-        draw_context(canvas, selected, context);
+    for (y, line) in (selected.y..selected.bottom()).zip(&lines) {
+        canvas.pieces(selected.x + 1, y, selected.width.saturating_sub(1), line);
     }
 }
 
@@ -163,9 +162,9 @@ fn draw_shape(canvas: &mut Canvas<'_>, area: Rect, drain: &AioDrain) -> Rect {
     rest
 }
 
-/// The selected context's figures, phase by phase, as many as there is room for.
-fn draw_context(canvas: &mut Canvas<'_>, area: Rect, context: &AioContext) {
-    let time = |ns| format::duration_inline(ns, canvas.theme.unicode);
+/// The selected context's figures, phase by phase, in lines of at most `width` columns.
+fn figures(context: &AioContext, width: u16, unicode: bool) -> Vec<Vec<(String, Role)>> {
+    let time = |ns| format::duration_inline(ns, unicode);
     let mut figures: Vec<(&str, String)> = Vec::new();
     if context.uncertain {
         figures.push(("uncertain:", "an event was lost".into()));
@@ -177,21 +176,23 @@ fn draw_context(canvas: &mut Canvas<'_>, area: Rect, context: &AioContext) {
     );
     figures.push(("from", time(context.start_offset_ns)));
     figures.extend(context.call_ns.map(|ns| ("call", time(ns))));
-    let (mut x, mut y) = (area.x + 1, area.y);
+    let room = usize::from(width.saturating_sub(1));
+    let mut lines: Vec<Vec<(String, Role)>> = Vec::new();
+    let mut used = room;
     for (label, figure) in figures {
         let needed = text::width(label) + 1 + text::width(&figure);
-        let needed = u16::try_from(needed).unwrap_or(u16::MAX);
-        if x.saturating_add(needed) > area.right() {
-            (x, y) = (area.x + 1, y + 1);
+        if used + 2 + needed > room {
+            lines.push(Vec::new());
+            used = 0;
+        } else {
+            used += 2;
         }
-        if y >= area.bottom() {
-            break;
+        if let Some(line) = lines.last_mut() {
+            let gap = if line.is_empty() { "" } else { "  " };
+            line.push((format!("{gap}{label} "), Role::Dim));
+            line.push((figure, Role::Plain));
         }
-        let pieces = [
-            (label, Role::Dim),
-            (" ", Role::Plain),
-            (figure.as_str(), Role::Plain),
-        ];
-        x += canvas.pieces(x, y, needed, &pieces) + 2;
+        used += needed;
     }
+    lines
 }

@@ -204,7 +204,7 @@ impl Bars {
 }
 
 /// The phase `into` ns after the begin.
-pub fn phase_at(phases: &[(Phase, u64)], into: u64) -> Phase {
+fn phase_at(phases: &[(Phase, u64)], into: u64) -> Phase {
     let mut end = 0_u64;
     for (phase, ns) in phases {
         end = end.saturating_add(*ns);
