@@ -115,6 +115,8 @@ impl Terminal {
             .env(MODE, mode)
             .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")
+            // With one, the end of a panic is long in coming.
+            .env("RUST_BACKTRACE", "0")
             .env_remove("NO_COLOR")
             .current_dir(std::env::temp_dir());
         self.spawn(&mut command)
@@ -422,9 +424,9 @@ fn every_screen_freeze_filter_sort_and_help() {
         ("\x15", "made-up "),
         ("made", "filter: made"),
         ("\r", "1 of 1 with \"made\""),
-        ("s", "by ops"),
+        ("s", "by wait now"),
         (" ", "FROZEN"),
-        ("\x1b", "1, by ops"),
+        ("\x1b", "1, by wait now"),
         ("\x1b[B\r", "Esc back"),
         ("m", "the mouse selects text again"),
         ("\x0c", "Esc back"),

@@ -221,6 +221,21 @@ fn figures_stand_in_their_columns_whatever_the_names() {
 }
 
 #[test]
+fn what_is_sorted_by_is_shown_in_the_smallest_terminal() {
+    for key in ['2', '3', '4', '5'] {
+        let size = (60, 15);
+        let mut app = app(FULL, size, ui_fixture::rich());
+        press(&mut app, KeyCode::Char(key));
+        for _ in 0..20 {
+            press(&mut app, KeyCode::Char('s'));
+            let shown = text(&buffer(&app, size));
+            let headings = shown.lines().nth(3).unwrap_or_default();
+            assert!(headings.contains(['▼', '▲']), "{shown}");
+        }
+    }
+}
+
+#[test]
 fn severity_is_visible_without_colour() {
     let app = app(PLAIN, (80, 24), ui_fixture::rich());
     let shown = text(&buffer(&app, (80, 24)));

@@ -164,8 +164,9 @@ fn draw_trend(canvas: &mut Canvas<'_>, area: Rect, snapshot: &Snapshot) {
     };
     let history = snapshot.history.device(device.minor, device.generation);
     let samples: Vec<f64> = history.map(|s| s.waiting.into()).collect();
-    let most = samples.iter().copied().fold(0.0, f64::max);
-    let Some(now) = samples.last().filter(|_| most > 0.0) else {
+    // As in the device's own plot, a full column is one thread at least.
+    let most = samples.iter().copied().fold(1.0, f64::max);
+    let Some(now) = samples.last() else {
         return;
     };
     let bars = Rect {

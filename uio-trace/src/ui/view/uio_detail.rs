@@ -219,7 +219,8 @@ fn draw_history(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32,
     let held: Vec<f64> = history.device(key.0, key.1).map(|s| s.held.into()).collect();
     let waiting: Vec<f64> = history.device(key.0, key.1).map(|s| s.waiting.into()).collect();
     let newest = |samples: &[f64]| samples.last().copied().unwrap_or(0.0);
-    let most = waiting.iter().copied().fold(0.0, f64::max);
+    // At least one thread: what is next to nothing must not fill the plot.
+    let most = waiting.iter().copied().fold(1.0, f64::max);
     let (left, right) = halves(area, 1);
     let plot = Plot {
         title: "Held",

@@ -229,13 +229,21 @@ impl<R> Table<'_, R> {
             GUTTER + gaps + kept.iter().map(|c| comfort(*c)).sum::<u16>()
         };
         while needed(&kept) > width {
-            let least = kept.iter().copied().max_by_key(|c| self.columns[*c].priority);
+            let least = kept.iter().copied().max_by_key(|c| self.priority(*c));
             match least {
-                Some(column) if self.columns[column].priority > 0 => kept.retain(|c| *c != column),
+                Some(column) if self.priority(column) > 0 => kept.retain(|c| *c != column),
                 _ => break,
             }
         }
         kept
+    }
+
+    /// Of a column: what is sorted by is always shown.
+    fn priority(&self, column: usize) -> u8 {
+        match self.sort {
+            Some((sorted, _)) if sorted == column => 0,
+            _ => self.columns[column].priority,
+        }
     }
 
     /// What a column wants above its minimum.
