@@ -48,6 +48,7 @@ impl Executor for ShowOnly {
                 "would write a snapshot with {} devices",
                 snapshot.uio_devices.len()
             )),
+            Effect::Mouse(on) => uio_trace::ui::terminal::mouse(on).err().map(|e| e.to_string()),
             Effect::Quit | Effect::Repaint => None,
         }
     }
@@ -63,6 +64,7 @@ fn main() -> io::Result<()> {
     let size = terminal.size()?;
     let mut app = App::new(ui_fixture::meta(), facts, (size.width, size.height));
     app.set_own_cost(Some(0.003));
+    app.set_own_memory(Some(14 << 20));
     let kind = std::env::args().nth(1).unwrap_or_default();
     let mut source = Demo {
         kind,

@@ -103,6 +103,28 @@ pub fn plural(n: u64, thing: &str) -> String {
     format!("{} {thing}{ending}", count(n))
 }
 
+/// A kernel setting that explains grace periods (`meta.rcu`): what to call it, and its value in words.
+pub fn kernel_setting(name: &str, value: &str) -> (String, String) {
+    let label = match name {
+        "rcu_expedited" => "grace periods expedited",
+        "rcu_normal" => "expedited ones made normal",
+        "nohz_full" => "CPUs without a tick",
+        "cpus_online" => "CPUs online",
+        "preempt" => "preemption",
+        "preempt_build" => "preemption as built",
+        other => match other.strip_prefix("cmdline.") {
+            Some(parameter) => return (format!("boot option {parameter}"), value.to_owned()),
+            None => other,
+        },
+    };
+    let text = match (name, value) {
+        ("rcu_expedited" | "rcu_normal", "0") => "no",
+        ("rcu_expedited" | "rcu_normal", "1") => "yes",
+        (_, value) => value,
+    };
+    (label.to_owned(), text.to_owned())
+}
+
 /// Text fit for a terminal and a log: control characters, escape sequences' introducers, and characters that turn the
 /// direction of writing or have no width become `?`. Names of devices and processes are chosen by strangers.
 pub fn printable(text: String) -> String {

@@ -29,6 +29,21 @@ fn the_picture_in_the_readme_is_the_screen() {
     }
 }
 
+/// docs/keys.md after its heading is made from the table of keys: UPDATE_SNAPSHOTS=1 rewrites it.
+#[test]
+fn the_page_of_keys_is_the_table_of_keys() {
+    const HEAD: &str = "# Keys\n\nAs `?` shows them. With the mouse: a click selects a row, a second one opens it, a click on \
+                        a heading sorts by that\ncolumn (again: the other way round), on a screen's name or a key in the \
+                        last line does what that says; the wheel\nscrolls. Most terminals select text with Shift held \
+                        down; `m` leaves the mouse to the terminal altogether.\n";
+    let expected = format!("{HEAD}{}", uio_trace::ui::keymap::markdown());
+    let path = top().join("docs/keys.md");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
+}
+
 #[test]
 fn exit_codes_are_those_of_the_program() {
     let readme = page("README.md");

@@ -4,7 +4,9 @@
 //! refuse tracing. Each test opens a pseudo-terminal and runs [`child`] of this same file in it.
 #![allow(clippy::unwrap_used, reason = "a test without a terminal has failed")]
 
-use std::collections::BTreeMap;
+mod made_up;
+
+use made_up::{MODE, PATIENCE, run_as_child};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -16,138 +18,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use uio_trace::app::{
-    signals::Stop,
-    top::{Live, show},
-};
-use uio_trace::error::AppError;
-use uio_trace::event::{
-    DeviceKey, Event, EventKind, HistogramReading, KernelPtr, UioDeviceInfo, UioOp, UioPresence,
-    UioSeriesReading,
-};
-use uio_trace::model::snapshot::{Meta, Snapshot, UioLock};
-use uio_trace::say::say;
 
-/// What [`child`] is to do; not set: it is not a child.
-const MODE: &str = "UIO_TRACE_PTY_TEST";
-/// For what takes a few frames; much longer than needed, for machines that do other things.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// An end must come within this.
 const QUIT: Duration = Duration::from_secs(5);
 const SIZE: (u16, u16) = (80, 24);
 
-/// Events that nothing made.
-struct MadeUp {
-    mode: String,
-    told: bool,
-    readings: u64,
-}
-
-impl Live for MadeUp {
-    async fn step(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
-        if self.told {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            return Ok(());
-        }
-        self.told = true;
-        let device = UioDeviceInfo {
-            minor: 0,
-            name: Some("made-up".into()),
-            version: Some("1".into()),
-        };
-        let kinds = [
-            EventKind::UioLockKind(UioLock::Mutex),
-            EventKind::UioPresence(UioPresence::Present),
-            EventKind::UioDevices(vec![device]),
-        ];
-        kinds.into_iter().for_each(|kind| sink(Event { ts_ns: 1, kind }));
-        Ok(())
-    }
-
-    fn catch_up(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
-        self.readings += 1;
-        if self.readings > 1 {
-            match self.mode.as_str() {
-                "panic" => panic!("as asked"),
-                "fail" => return Err(AppError::Failed("the made-up map cannot be read".into())),
-                _ => {}
-            }
-        }
-        let histogram = || HistogramReading {
-            sum: self.readings * 1_000_000,
-            min: 900,
-            max: 1100,
-            buckets: vec![(63, self.readings * 1000)],
-        };
-        let reading = UioSeriesReading {
-            device: DeviceKey {
-                minor: 0,
-                generation: 0,
-            },
-            idev: KernelPtr(1),
-            op: UioOp::Write,
-            first_ns: 1,
-            count: self.readings * 1000,
-            contended: self.readings * 1000,
-            driver_waits: 0,
-            driver_wait_ns: 0,
-            errors: BTreeMap::new(),
-            latency: histogram(),
-            wait: histogram(),
-            hold: histogram(),
-        };
-        let ts_ns = self.readings * 1_000_000_000;
-        for kind in [EventKind::UioReading(vec![reading]), EventKind::Tick] {
-            sink(Event { ts_ns, kind });
-        }
-        Ok(())
-    }
-
-    fn shape(&self, _snapshot: &mut Snapshot) {}
-}
-
-/// Not a test by itself: what the tests run in their terminals, as the program's `main` does it.
+/// Not a test by itself: what the tests run in their terminals.
 #[test]
 fn child() {
-    let Ok(mode) = std::env::var(MODE) else {
-        return;
-    };
-    let meta = Meta {
-        schema_version: 1,
-        tool: "uio-trace".into(),
-        host: "made-up-host".into(),
-        kernel: "6.1".into(),
-        boot_id: String::new(),
-        started: "2026-01-01T00:00:00Z".into(),
-        started_ns: 0,
-        probes: Vec::new(),
-        rcu: BTreeMap::new(),
-    };
-    let mut live = MadeUp {
-        mode: mode.clone(),
-        told: false,
-        readings: 0,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let ended = runtime.block_on(async {
-        let mut stop = Stop::new().unwrap();
-        show(&mut live, meta, &mut stop).await
-    });
-    say("detaching");
-    if mode == "slow to detach" {
-        std::thread::sleep(PATIENCE);
-    }
-    let code = match ended {
-        Ok(()) => 0,
-        Err(error) => {
-            say(&error);
-            error.exit_code()
-        }
-    };
-    std::process::exit(i32::from(code));
+    run_as_child();
 }
 
 /// A pseudo-terminal, and what is on it.
@@ -236,6 +115,8 @@ impl Terminal {
             .env(MODE, mode)
             .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")
+            // With one, the end of a panic is long in coming.
+            .env("RUST_BACKTRACE", "0")
             .env_remove("NO_COLOR")
             .current_dir(std::env::temp_dir());
         self.spawn(&mut command)
@@ -288,7 +169,9 @@ impl Terminal {
         assert_eq!(before.c_lflag, after.c_lflag);
         assert_eq!(before.c_cc, after.c_cc);
         self.wait("main screen with a cursor", |screen| {
-            !screen.alternate_screen() && !screen.hide_cursor()
+            !screen.alternate_screen()
+                && !screen.hide_cursor()
+                && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
         });
     }
 
@@ -503,6 +386,146 @@ fn w_writes_what_is_shown() {
     assert_eq!(types.first().map(String::as_str), Some("meta"));
     assert!(types.iter().any(|t| t == "uio_device"), "{types:?}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Presses an SGR mouse button (xterm: mode 1006), places from 1.
+fn click(terminal: &Terminal, column: u16, row: u16) {
+    terminal.press(&format!("\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m"));
+}
+
+/// Place of a text on the screen, from 1.
+#[track_caller]
+fn place(terminal: &Terminal, text: &str) -> (u16, u16) {
+    terminal.shows(text);
+    let parser = terminal.parser();
+    let rows: Vec<String> = parser.screen().rows(0, SIZE.0).collect();
+    let found = rows.iter().zip(1..).find_map(|(row, y)| {
+        let at = row.find(text)?;
+        Some((row[..at].chars().count() as u16 + 1, y))
+    });
+    found.unwrap()
+}
+
+#[test]
+fn every_screen_freeze_filter_sort_and_help() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("");
+    for (key, text) in [
+        ("1", "Findings"),
+        ("2", "UIO devices"),
+        ("3", "percpu_refs"),
+        ("4", "AIO drains"),
+        ("5", "Losses"),
+        ("?", "Help"),
+        ("\x1b", "Losses"),
+        ("2", "1, by waiting"),
+        ("/", "filter: "),
+        ("nothing", "No row contains the filter's text."),
+        ("\x15", "made-up "),
+        ("made", "filter: made"),
+        ("\r", "1 of 1 with \"made\""),
+        ("s", "by wait now"),
+        (" ", "FROZEN"),
+        ("\x1b", "1, by wait now"),
+        ("\x1b[B\r", "Esc back"),
+        ("m", "the mouse selects text again"),
+        ("\x0c", "Esc back"),
+    ] {
+        terminal.press(key);
+        terminal.shows(text);
+    }
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    terminal.is_as_before();
+}
+
+#[test]
+fn the_mouse_selects_opens_and_goes() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("");
+    terminal.shows("made-up-host");
+    terminal.wait("mouse mode", |screen| {
+        screen.mouse_protocol_mode() == vt100::MouseProtocolMode::PressRelease
+            && screen.mouse_protocol_encoding() == vt100::MouseProtocolEncoding::Sgr
+    });
+    let (x, y) = place(&terminal, "2 UIO");
+    click(&terminal, x, y);
+    terminal.shows("UIO devices");
+    let (x, y) = place(&terminal, "made-up ");
+    click(&terminal, x, y);
+    terminal.wait("cursor", |screen| screen.contents().contains("\u{25b8} uio0"));
+    click(&terminal, x, y);
+    let (x, y) = place(&terminal, "Esc back");
+    click(&terminal, x, y);
+    terminal.shows("UIO devices");
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    terminal.is_as_before();
+}
+
+#[test]
+fn a_resize_storm_ends_in_the_last_size() {
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("");
+    terminal.shows("made-up-host");
+    for step in 0..60_u16 {
+        terminal.resize((20 + step * 37 % 281, 3 + step * 23 % 78));
+        if step % 7 == 0 {
+            terminal.press(["2", "4", "\t", "j", "1", "?", "\x1b"][usize::from(step / 7) % 7]);
+        }
+    }
+    terminal.press("2");
+    terminal.resize((300, 80));
+    terminal.wait("the screen in 300x80", |screen| {
+        let rows: Vec<String> = screen.rows(0, 300).collect();
+        rows.get(2)
+            .is_some_and(|row| row.trim_end().chars().count() == 300)
+            && rows.get(79).is_some_and(|row| row.contains("Enter open"))
+    });
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    terminal.is_as_before();
+}
+
+/// Of a process, user and system, in clock ticks (proc_pid_stat(5), fields 14 and 15).
+fn cpu_ticks(child: &Child) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11..13].iter().map(|n| n.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn idle_screens_cost_less_than_a_hundredth_of_a_cpu() {
+    // A debug build draws some ten times as slowly as what users run.
+    const SHARE: f64 = if cfg!(debug_assertions) { 0.05 } else { 0.01 };
+    let terminal = Terminal::open(SIZE);
+    let mut child = terminal.start("");
+    terminal.shows("made-up-host");
+    let clock = || {
+        terminal
+            .parser()
+            .screen()
+            .contents()
+            .lines()
+            .next()
+            .map(str::to_owned)
+    };
+    let (begin, before) = (Instant::now(), cpu_ticks(&child));
+    // Five renewals of the figures, however long they take.
+    for _ in 0..5 {
+        let shown = clock();
+        terminal.wait("next second", |screen| {
+            screen.contents().lines().next().map(str::to_owned) != shown
+        });
+    }
+    // SAFETY: sysconf only reads.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let used = (cpu_ticks(&child) - before) as f64 / per_second;
+    let share = used / begin.elapsed().as_secs_f64();
+    println!("{used} s of CPU in {:?}: {:.2} %", begin.elapsed(), share * 100.0);
+    assert!(share < SHARE, "{share}");
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
 }
 
 /// The program itself, before it traces anything.

@@ -9,8 +9,9 @@ mod schema;
 mod script;
 
 use std::collections::BTreeMap;
+use uio_trace::event::{Event, EventKind};
 use uio_trace::format::width;
-use uio_trace::model::snapshot::{Meta, Snapshot};
+use uio_trace::model::snapshot::{Meta, Probe, ProbeState, Snapshot};
 use uio_trace::model::{Config, Model, Scope};
 use uio_trace::report::text::{self, Options};
 use uio_trace::report::{csv, json};
@@ -185,4 +186,46 @@ fn every_finding_is_described() {
         }
     }
     assert!(ids > 10, "{ids}");
+}
+
+/// A snapshot whose refs cannot be traced here, for one reason at two hooks.
+fn without_refs() -> Snapshot {
+    let probe = |subject: &str, hook: &str, reason: Option<&str>| Probe {
+        subject: subject.into(),
+        hook: hook.into(),
+        state: match reason {
+            Some(_) => ProbeState::Failed,
+            None => ProbeState::Attached,
+        },
+        method: None,
+        reason: reason.map(str::to_owned),
+        gives: String::new(),
+        required: true,
+    };
+    let full = Some("no free debug register");
+    let mut model = Model::new(Config { start_ns: Some(0) });
+    let kind = EventKind::Probes(vec![
+        probe("uio", "uio_write", None),
+        probe("aio", "kill_ioctx", None),
+        probe("percpu_ref", "percpu_ref_kill_and_confirm", full),
+        probe("percpu_ref", "percpu_ref_switch_to_atomic_rcu", full),
+    ]);
+    model.apply(Event {
+        ts_ns: 1_000_000_000,
+        kind,
+    });
+    model.snapshot(Scope::SinceStart)
+}
+
+#[test]
+fn refs_that_are_not_traced_are_not_called_idle() {
+    let dump = text::render(&meta(), &without_refs(), &PLAIN);
+    let section = "percpu_ref: not traced: percpu_ref_kill_and_confirm: no free debug register";
+    assert!(dump.contains(section), "{dump}");
+    assert!(!dump.contains("none killed"), "{dump}");
+    assert!(dump.contains("AIO: no context drained"), "{dump}");
+    // Once as a finding, once where its rows would be.
+    let words: Vec<&str> = dump.split_whitespace().collect();
+    let told = words.join(" ").matches("no free debug register").count();
+    assert_eq!(told, 2, "{dump}");
 }

@@ -61,7 +61,9 @@ fn arrange(place: Place, screen: Screen) -> Option<App> {
     app.apply(Action::Go(screen));
     match place {
         Place::Refs if screen != Screen::Refs => return None,
-        Place::Detail => drop(press(&mut app, "↓\n")),
+        Place::Drain if screen != Screen::Aio => return None,
+        Place::Finding if screen != Screen::Overview => return None,
+        Place::Detail | Place::Drain | Place::Finding => drop(press(&mut app, "↓\n")),
         Place::Filter => drop(press(&mut app, "/a")),
         Place::Help => drop(press(&mut app, "?")),
         Place::Always | Place::Everywhere | Place::Rows | Place::List | Place::Refs => {}
@@ -96,6 +98,7 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
             assert!(is.view().detail.is_some());
             assert!(text.contains("Esc back"), "{text}");
         }
+        Action::Follow => assert_eq!(is.screen, Screen::Uio),
         Action::Back if place == Place::Help => assert!(is.help.is_none()),
         Action::Back => assert!(is.view().detail.is_none()),
         Action::FilterBegin => assert!(text.contains("filter: "), "{text}"),
@@ -116,9 +119,22 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
         Action::Up | Action::Down | Action::PageUp | Action::PageDown | Action::Top | Action::Bottom => {
             assert!(is.view().selection.is_some());
         }
-        Action::Resize(..) => {}
+        Action::ToggleMouse => {
+            assert_eq!(effects, [Effect::Mouse(false)]);
+            assert!(text.contains("the mouse selects text again"), "{text}");
+        }
+        Action::ZoomIn => assert!(text.contains("0 ns to 202 ms, * critical"), "{text}"),
+        // Nothing is closer than the whole yet.
+        Action::ZoomOut | Action::ZoomAll | Action::Earlier | Action::Later => {
+            assert!(text.contains("─ * critical ─"), "{text}");
+        }
+        // Not from keys.
+        Action::Resize(..) | Action::SortBy(_) | Action::Click(..) | Action::Wheel(_) => {}
     }
-    let quiet = matches!(action, Action::Quit | Action::Repaint | Action::WriteSnapshot);
+    let quiet = matches!(
+        action,
+        Action::Quit | Action::Repaint | Action::WriteSnapshot | Action::ToggleMouse
+    );
     assert!(quiet || effects.is_empty(), "{action:?}: {effects:?}");
 }
 
@@ -202,14 +218,59 @@ fn the_selection_follows_its_row() {
     app.on_snapshot(next);
     assert_eq!(selected(&app).id, RowId::Device(0, 0));
     assert_eq!(selected(&app).position, 1);
-    // uio0 disappears: the row that is now in its place.
+    // uio0 disappears: nothing is selected in its place, and Enter opens nothing.
     let mut next = ui_fixture::rich();
     next.uio_devices.remove(0);
+    app.on_snapshot(next.clone());
+    assert_eq!(selected(&app).id, RowId::Device(0, 0));
+    assert_eq!(app.state().selected(), None);
+    press(&mut app, "\n");
+    assert!(app.state().view().detail.is_none());
+    assert!(shown(&app).contains("no longer listed"));
+    // It is back: it is selected again.
+    app.on_snapshot(ui_fixture::rich());
+    assert_eq!(app.state().selected(), Some(0));
+    // Gone for good: the next row down is the one that is now where it was.
     app.on_snapshot(next);
-    assert_eq!(selected(&app).position, 1);
-    assert_ne!(selected(&app).id, RowId::Device(0, 0));
+    press(&mut app, "↓");
+    assert_eq!(selected(&app).id, RowId::Device(1, 2));
     app.on_snapshot(ui_fixture::empty());
-    assert_eq!(app.state().view().selection, None);
+    assert_eq!(app.state().selected(), None);
+}
+
+#[test]
+fn from_a_finding_to_what_it_is_about() {
+    for (downs, screen, title) in [
+        (1, Screen::Uio, "uio0  tcm-user/0/disk0"),
+        (2, Screen::Refs, "block queue usage"),
+        (3, Screen::Aio, "Drain 1: postgres"),
+        // In progress: a ref leads to its owner, a drain that has not ended nowhere.
+        (5, Screen::Refs, "block queue usage"),
+        (4, Screen::Overview, "there is no row for this"),
+    ] {
+        let mut app = app();
+        press(&mut app, &"↓".repeat(downs));
+        press(&mut app, "\n\n");
+        assert_eq!(app.state().screen, screen);
+        assert!(shown(&app).contains(title), "{}", shown(&app));
+        if screen != Screen::Overview {
+            press(&mut app, "\x1b");
+            assert!(app.state().selected().is_some(), "back in its list, on its row");
+        }
+    }
+}
+
+#[test]
+fn a_filter_that_hides_the_selected_row_selects_no_other() {
+    let mut app = app();
+    press(&mut app, "4↓↓/postgres");
+    assert_eq!(app.state().selected(), None);
+    press(&mut app, "\x1b");
+    let selection = app.state().view().selection.clone().unwrap();
+    assert!(
+        selection.listed && selection.id == RowId::Drain(2),
+        "{selection:?}"
+    );
 }
 
 #[test]
@@ -284,6 +345,23 @@ fn an_operations_row_chooses_the_histograms() {
     press(&mut app, "GGG");
     assert!(shown(&app).contains("Wait for info_lock: release"));
     assert!(shown(&app).contains("none waited"));
+}
+
+#[test]
+fn the_selected_operation_is_followed() {
+    let mut app = app();
+    press(&mut app, "2\n↓↓");
+    assert!(shown(&app).contains("Wait for info_lock: poll"));
+    // A read for the first time: its row comes before that of poll.
+    let mut next = ui_fixture::rich();
+    let read = next.uio_devices[1].ops[1].clone();
+    next.uio_devices[0].ops.insert(1, read);
+    app.on_snapshot(next);
+    assert!(
+        shown(&app).contains("Wait for info_lock: poll"),
+        "{}",
+        shown(&app)
+    );
 }
 
 #[test]

@@ -82,8 +82,8 @@ impl Drop for Raw {
     fn drop(&mut self) {
         // SAFETY: the settings were read from this terminal.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSADRAIN, &self.before) };
-        // Leave the alternate screen, show the cursor, plain colours: the guest may have ended in the middle.
-        println!("\x1b[?1049l\x1b[?25h\x1b[0m\x1b[?1000l\r");
+        // Leave the alternate screen, show the cursor, plain colours, no mouse: the guest may have ended in the middle.
+        println!("\x1b[?1049l\x1b[?25h\x1b[0m\x1b[?1006l\x1b[?1000l\r");
     }
 }
 

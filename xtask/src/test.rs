@@ -11,7 +11,7 @@ use crate::process::{cargo, describe, progress};
 use crate::vm::kernels::{self, KERNELS, KernelSpec, TestSet};
 use crate::vm::verdict::parse_test;
 use crate::vm::{self, Job, Programs};
-use crate::{bpf, paths};
+use crate::{apt, bpf, paths};
 
 /// Arguments of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -89,6 +89,7 @@ fn host(top: &Path, summary: &mut Summary) {
         "warnings",
     ];
     summary.add("clippy", step(cargo(top).args(clippy)));
+    summary.add("packages of the tests", apt::ensure_installed(&["tmux"]));
     host_tests(top, summary);
     summary.add("bpf object built anew is the same", bpf::compare(top));
 }

@@ -81,16 +81,14 @@ fn text(meta: &Meta, facts: &KernelFacts) -> String {
     let rcu: Vec<String> = meta
         .rcu
         .iter()
-        .map(|(name, value)| format!("{name}={value}"))
+        .map(|(name, value)| crate::format::kernel_setting(name, value))
+        .map(|(label, text)| format!("{label}: {text}"))
         .collect();
-    line(format!(
-        "RCU and CPUs: {}",
-        if rcu.is_empty() {
-            "unknown".into()
-        } else {
-            rcu.join(" ")
-        }
-    ));
+    match rcu.is_empty() {
+        true => line("RCU and CPUs: unknown".into()),
+        false => line("RCU and CPUs:".into()),
+    }
+    rcu.iter().for_each(|setting| line(format!("  {setting}")));
     if !meta.probes.is_empty() {
         line(String::new());
         line(format!(

@@ -4,6 +4,7 @@ pub mod check;
 pub mod filter;
 pub mod hist;
 pub mod meta;
+pub mod own_cost;
 pub mod preflight;
 pub mod signals;
 pub mod top;

@@ -86,12 +86,21 @@ fn why_not<'a>(facts: &KernelFacts, probes: impl Iterator<Item = &'a Probe>) -> 
         .iter()
         .find(|p| p.reason.as_deref().is_some_and(|r| r.contains(REFUSED)));
     if let Some(probe) = refused {
-        // Allowed by its capabilities and refused all the same: only lockdown does that.
+        // Allowed by its capabilities and refused all the same: a lockdown that cannot be seen, or no BPF tracing at all
+        // (kernel/trace/bpf_trace.c is not built without CONFIG_BPF_EVENTS, and some hosters' kernels forbid it).
+        let why = match facts.lockdown {
+            Lockdown::None => {
+                "it is not locked down, so it is built without BPF tracing or a security module forbids it"
+            }
+            _ => {
+                "its lockdown mode cannot be read: it is locked down, built without BPF tracing, or a security module \
+                  forbids it"
+            }
+        };
         return format!(
-            "this kernel refuses tracing programs to a fully privileged user ({}: {REFUSED}), as a locked-down kernel does \
-             (mode {}); {ADVICE}",
-            probe.hook,
-            facts.lockdown.name()
+            "this kernel refuses tracing programs even to a fully privileged user ({}: {REFUSED}); {why}; look for \
+             CONFIG_BPF_EVENTS=y in its configuration, or trace on another host",
+            probe.hook
         );
     }
     match failed.first() {
@@ -181,7 +190,13 @@ mod tests {
         ];
         let text = refusal(&facts(Lockdown::Unknown, true), &lock_only);
         assert!(
-            text.contains("locked-down kernel") && text.contains("kill_ioctx"),
+            text.contains("mode cannot be read: it is locked down, built without")
+                && text.contains("kill_ioctx"),
+            "{text}"
+        );
+        let text = refusal(&facts(Lockdown::None, true), &lock_only);
+        assert!(
+            text.contains("not locked down, so it is built without BPF tracing"),
             "{text}"
         );
 

@@ -2,6 +2,7 @@
 
 use super::{
     meta,
+    own_cost::{self, OwnCost},
     signals::{self, Stop},
     tracer::Tracer,
 };
@@ -9,7 +10,6 @@ use crate::{
     config::TraceConfig,
     error::AppError,
     event::Event,
-    ingest::clock,
     kernel::Root,
     model::{
         self, Model, Scope,
@@ -156,7 +156,8 @@ async fn watch(
                 for effect in app.on_input(event) {
                     match effect {
                         Effect::Quit => return Ok(()),
-                        Effect::Repaint => screen.clear().map_err(drawing)?,
+                        Effect::Repaint => ui::terminal::repaint(screen).map_err(drawing)?,
+                        Effect::Mouse(on) => ui::terminal::mouse(on).map_err(drawing)?,
                         Effect::WriteSnapshot(snapshot) => {
                             let message = match write_snapshot(&meta, &snapshot) {
                                 Ok(path) => format!("written: {}", path.display()),
@@ -173,6 +174,7 @@ async fn watch(
                 live.shape(&mut snapshot);
                 app.on_snapshot(snapshot);
                 app.set_own_cost(cost.share());
+                app.set_own_memory(own_cost::resident_bytes());
             }
             () = sleep(due.unwrap_or(Duration::MAX / 4)), if due.is_some() => {
                 let size = screen.size().map_err(drawing)?;
@@ -188,7 +190,7 @@ async fn watch(
 }
 
 /// A JSON snapshot in the current folder, owned by whoever called sudo.
-fn write_snapshot(meta: &Meta, snapshot: &model::snapshot::Snapshot) -> io::Result<PathBuf> {
+fn write_snapshot(meta: &Meta, snapshot: &Snapshot) -> io::Result<PathBuf> {
     let path = PathBuf::from(format!(
         "uio-trace-{}-{}.json",
         meta.host.replace('/', "_"),
@@ -196,35 +198,21 @@ fn write_snapshot(meta: &Meta, snapshot: &model::snapshot::Snapshot) -> io::Resu
     ));
     // Never through a link or over a file that is there: this may run as root in a folder others write to.
     let mut file = File::options().write(true).create_new(true).open(&path)?;
+    let written = fill(&mut file, meta, snapshot);
+    if written.is_err() {
+        // Half a snapshot must not be taken for a whole one.
+        let _ = std::fs::remove_file(&path);
+    }
+    written.map(|()| path)
+}
+
+fn fill(file: &mut File, meta: &Meta, snapshot: &Snapshot) -> io::Result<()> {
     let owner = |name: &str| std::env::var(name).ok().and_then(|id| id.parse::<u32>().ok());
     if let (Some(uid), Some(gid)) = (owner("SUDO_UID"), owner("SUDO_GID")) {
-        std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
+        std::os::unix::fs::fchown(&*file, Some(uid), Some(gid))?;
     }
-    report::json::write_meta(&mut file, meta)?;
-    report::json::write_snapshot(&mut file, snapshot)?;
-    file.flush()?;
-    Ok(path)
-}
-
-/// CPU time of this process as a share of wall time. The programs' own time in the kernel is not part of it.
-#[derive(Default)]
-struct OwnCost {
-    last: Option<(u64, u64)>,
-}
-
-impl OwnCost {
-    fn share(&mut self) -> Option<f64> {
-        let mut usage = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `usage` is a valid timespec for the call to fill; the clock always exists.
-        if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut usage) } != 0 {
-            return None;
-        }
-        let cpu = usage.tv_sec as u64 * 1_000_000_000 + usage.tv_nsec as u64;
-        let wall = clock::monotonic_ns();
-        let (last_cpu, last_wall) = self.last.replace((cpu, wall))?;
-        Some((cpu - last_cpu) as f64 / (wall - last_wall).max(1) as f64)
-    }
+    let mut out = io::BufWriter::new(file);
+    report::json::write_meta(&mut out, meta)?;
+    report::json::write_snapshot(&mut out, snapshot)?;
+    out.flush()
 }

@@ -16,7 +16,7 @@ pub fn read(root: &Root) -> BTreeMap<String, String> {
         if let Ok(value) = root.text(path)
             && !value.is_empty()
         {
-            found.insert(name.to_owned(), value);
+            found.insert(name.to_owned(), in_words(name, &value));
         }
     }
     if let Ok(version) = root.text("proc/sys/kernel/version") {
@@ -36,4 +36,33 @@ pub fn read(root: &Root) -> BTreeMap<String, String> {
         }
     }
     found
+}
+
+/// The kernel's own notation read: of a list of choices the one in force, an unset mask as `none`.
+fn in_words(name: &str, value: &str) -> String {
+    match name {
+        // kernel/sched/debug.c, sched_dynamic_show: `none (voluntary) full`.
+        "preempt" => value
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix('(')?.strip_suffix(')'))
+            .unwrap_or(value)
+            .to_owned(),
+        // drivers/base/cpu.c, print_cpus_nohz_full: `(null)` without a mask.
+        "nohz_full" if value.trim() == "(null)" => "none".to_owned(),
+        _ => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_notation_is_read() {
+        assert_eq!(in_words("preempt", "none (voluntary) full"), "voluntary");
+        assert_eq!(in_words("preempt", "none voluntary full (lazy)"), "lazy");
+        assert_eq!(in_words("preempt", "odd"), "odd");
+        assert_eq!(in_words("nohz_full", "  (null)"), "none");
+        assert_eq!(in_words("nohz_full", "2-7"), "2-7");
+    }
 }

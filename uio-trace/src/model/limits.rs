@@ -30,6 +30,9 @@ pub const MAX_SYMBOLS: usize = 4096;
 /// Rows of `in_progress` in a snapshot, the longest.
 pub const MAX_IN_PROGRESS: usize = 1024;
 
+/// Samples of the history kept: at one a second, five minutes.
+pub const MAX_HISTORY_SAMPLES: usize = 300;
+
 /// An interval whose end may have been lost is given up after this long without a sign of life, ns.
 pub const UNCERTAIN_LIFETIME_NS: u64 = 60_000_000_000;
 /// A gap between two `io_destroy` of one thread up to this long (ns) never ends a drain.

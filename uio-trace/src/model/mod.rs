@@ -12,6 +12,7 @@ pub mod blockers;
 pub mod errno;
 pub mod findings;
 pub mod histogram;
+pub mod history;
 pub mod limits;
 pub mod loss;
 pub mod owners;
@@ -54,6 +55,7 @@ pub struct Model {
     refs: percpu_ref::Refs,
     aio: aio::Aio,
     counters: loss::Counters,
+    history: history::Recorder,
     probes: Vec<Probe>,
     /// What the model itself could not keep, when the interval began.
     own_losses_before: [u64; OWN_LOSSES.len()],
@@ -207,7 +209,16 @@ impl Model {
                     .traced_hooks(attached.map(|p| p.hook.clone()).collect::<HashSet<_>>());
                 self.probes = probes;
             }
-            EventKind::Tick => {}
+            EventKind::Tick => self.remember(ts_ns),
+        }
+    }
+
+    /// A sample of the history, if it is time for one.
+    fn remember(&mut self, ts_ns: MonotonicNs) {
+        if self.history.due(ts_ns) {
+            let start_ns = self.start_ns.unwrap_or(ts_ns);
+            self.history
+                .sample(ts_ns, start_ns, self.uio.totals(), self.refs.totals());
         }
     }
 
@@ -301,6 +312,7 @@ impl Model {
             slow_ops: self.slow.ops(in_interval),
             loss: self.loss(in_interval),
             probes: self.probes.clone(),
+            history: self.history.history(),
         };
         snapshot.findings = findings::diagnose(&snapshot);
         snapshot

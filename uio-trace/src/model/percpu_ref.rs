@@ -285,6 +285,13 @@ impl Refs {
         self.open.values().filter(|o| o.uncertain_since.is_some()).count() as u64
     }
 
+    /// Release function, kills and switches of each owner since the begin, for the history.
+    pub fn totals(&self) -> impl Iterator<Item = (&str, u64, u64)> + '_ {
+        self.owners
+            .iter()
+            .map(|o| (o.release.as_str(), o.total.kills, o.total.switches))
+    }
+
     /// Records `ref_owner`.
     pub fn snapshot(&self, interval: bool, now_ns: MonotonicNs) -> Vec<RefOwner> {
         let mut dying: Vec<(u64, Option<MonotonicNs>)> = vec![(0, None); self.owners.len()];

@@ -3,8 +3,10 @@
 //! The names are those of the JSON records (docs/json.md); each struct serialises to one record. Durations are
 //! nanoseconds and end in `_ns`.
 
+use super::history::History;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Everything shown for one stretch of time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +33,9 @@ pub struct Snapshot {
     pub loss: Loss,
     /// Probes.
     pub probes: Vec<Probe>,
+    /// Figures over time, for plots; no record of the JSON output.
+    #[serde(skip)]
+    pub history: Arc<History>,
 }
 
 /// A stretch of time.

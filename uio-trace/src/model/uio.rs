@@ -1,6 +1,7 @@
 //! UIO devices and their figures: absolute readings of the kernel's series in, since-start and interval figures out.
 
 use super::blockers::Blockers;
+use super::history::LockTotals;
 use super::limits::{MAX_UIO_DEVICES, MAX_UIO_SERIES};
 use super::snapshot::{Histogram, UioDevice, UioLock, UioOpFigures};
 use super::{errno, histogram};
@@ -216,6 +217,27 @@ impl Uio {
             Some(presence) => presence == UioPresence::Present,
             None => self.devices.values().any(|d| d.gone_ns.is_none()),
         }
+    }
+
+    /// Sums of holds and waits of each device that had operations, for the history.
+    pub fn totals(&self) -> impl Iterator<Item = LockTotals> + '_ {
+        let mut series = self.series.iter().peekable();
+        std::iter::from_fn(move || {
+            let ((device, _), _) = series.peek()?;
+            let mut totals = LockTotals {
+                device: *device,
+                hold_ns: 0,
+                wait_ns: 0,
+            };
+            while let Some(((_, op), found)) = series.next_if(|((key, _), _)| *key == totals.device) {
+                // As in `row`: a read sleeps outside the lock.
+                if *op != UioOp::Read {
+                    totals.hold_ns = totals.hold_ns.saturating_add(found.now.hold.sum);
+                }
+                totals.wait_ns = totals.wait_ns.saturating_add(found.now.wait.sum);
+            }
+            Some(totals)
+        })
     }
 
     /// Records `uio_device`: those that exist, were there in the stretch, or had operations in it.

@@ -28,6 +28,8 @@ pub enum Action {
     Bottom,
     /// Open the selected row.
     Open,
+    /// From a finding, or something in progress, to the device, owner or drain it is about.
+    Follow,
     /// Close what was opened last: help, detail, filter.
     Back,
     /// Begin to type a filter.
@@ -52,6 +54,24 @@ pub enum Action {
     WriteSnapshot,
     /// Show or leave the help.
     Help,
+    /// Sort by this column; the other way round if it is sorted by already.
+    SortBy(usize),
+    /// A click of the left button: column and row of the terminal.
+    Click(u16, u16),
+    /// A turn of the wheel, down when positive.
+    Wheel(i8),
+    /// Take the mouse, or leave it to the terminal.
+    ToggleMouse,
+    /// Show half as much time.
+    ZoomIn,
+    /// Show twice as much time.
+    ZoomOut,
+    /// Show all of the time.
+    ZoomAll,
+    /// Show earlier time.
+    Earlier,
+    /// Show later time.
+    Later,
     /// Show or hide percpu_refs which the tool itself uses.
     ToggleOwn,
     /// Draw everything anew, after other output garbled the screen.

@@ -16,7 +16,7 @@ use super::update::{self, Effect};
 use super::view;
 use crate::model::snapshot::{Meta, Snapshot};
 use ratatui::Frame;
-use ratatui::crossterm::event::{Event, KeyEventKind};
+use ratatui::crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
 use std::time::{Duration, Instant};
 
 /// Least time between two frames: ten a second are enough for eyes, and the tool runs beside what it watches.
@@ -46,6 +46,12 @@ impl App {
         let action = match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => keymap::lookup(&self.state, &key),
             Event::Resize(columns, rows) => Some(Action::Resize(columns, rows)),
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::Down(MouseButton::Left) => Some(Action::Click(mouse.column, mouse.row)),
+                MouseEventKind::ScrollUp => Some(Action::Wheel(-1)),
+                MouseEventKind::ScrollDown => Some(Action::Wheel(1)),
+                _ => None,
+            },
             _ => None,
         };
         match action {
@@ -77,6 +83,14 @@ impl App {
         if self.state.own_cost != share {
             self.changed = true;
             self.state.own_cost = share;
+        }
+    }
+
+    /// Tells how much memory the tool holds, bytes.
+    pub fn set_own_memory(&mut self, bytes: Option<u64>) {
+        if self.state.own_memory != bytes {
+            self.changed = true;
+            self.state.own_memory = bytes;
         }
     }
 

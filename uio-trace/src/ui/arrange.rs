@@ -1,61 +1,10 @@
 //! From a snapshot's lists to a screen's rows: filtered, sorted, and the selection found again.
 
-use super::phases::Phase;
-use super::state::{RowId, Screen, Selection, State, TableView};
-use super::theme::Role;
-use super::theme::Theme;
+use super::column::Column;
+use super::state::{Detail, RowId, Screen, Selection, State, TableView};
 use super::view::uio::DeviceRow;
+use super::view::uio_detail;
 use crate::model::snapshot::{AioDrain, InProgress, Probe, RefOwner, Snapshot};
-use std::cmp::Ordering;
-
-/// Where a column's text stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Align {
-    /// Names.
-    Left,
-    /// Figures.
-    Right,
-}
-
-/// What stands in a cell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cell {
-    /// A text.
-    Text(String, Role),
-    /// Shares of a whole, as one bar.
-    Shares(Vec<(Phase, u64)>),
-}
-
-impl Cell {
-    /// Plain text.
-    pub fn plain(text: impl Into<String>) -> Cell {
-        Cell::Text(text.into(), Role::Plain)
-    }
-
-    /// Not known, or nothing to show.
-    pub fn none() -> Cell {
-        Cell::Text("-".into(), Role::Dim)
-    }
-}
-
-/// A column: how its cells are made and how rows compare by it.
-#[derive(Debug)]
-pub struct Column<R: 'static> {
-    /// Heading, with the unit unless the cells carry their own.
-    pub title: &'static str,
-    /// Side.
-    pub align: Align,
-    /// Narrowest and widest.
-    pub width: (u16, u16),
-    /// Columns with a higher number go first when there is no room; 0 never goes.
-    pub priority: u8,
-    /// Largest first, when the user comes to this column.
-    pub descending: bool,
-    /// Makes the cell.
-    pub cell: fn(&R, &Theme) -> Cell,
-    /// Ascending order.
-    pub compare: fn(&R, &R) -> Ordering,
-}
 
 /// Something that is a row of a table.
 pub trait Tabular: Sized + 'static {
@@ -63,8 +12,8 @@ pub trait Tabular: Sized + 'static {
     const COLUMNS: &'static [Column<Self>];
     /// Sorted by this column at first.
     const DEFAULT_SORT: usize;
-    /// Identity.
-    fn id(&self) -> RowId;
+    /// Identity; `now_ns` is the end of its snapshot's stretch.
+    fn id(&self, now_ns: u64) -> RowId;
     /// What a filter is looked for in.
     fn texts(&self) -> Vec<&str>;
 }
@@ -129,6 +78,11 @@ pub fn next_sort(screen: Screen, column: usize) -> (usize, bool) {
     (next, columns.get(next).is_some_and(|c| c.1))
 }
 
+/// A column's preferred direction; `None`: there is no such column.
+pub fn preferred(screen: Screen, column: usize) -> Option<bool> {
+    columns(screen).get(column).map(|c| c.1)
+}
+
 /// Makes the rows of every screen, after the shown snapshot changed.
 pub fn all(state: &mut State) {
     state.devices = match state.shown() {
@@ -137,7 +91,7 @@ pub fn all(state: &mut State) {
             snapshot
                 .uio_devices
                 .iter()
-                .map(|d| DeviceRow::new(d, duration))
+                .map(|d| DeviceRow::new(d, duration).with_now(&snapshot.history))
                 .collect()
         }
         None => Vec::new(),
@@ -188,7 +142,7 @@ pub fn one(state: &mut State, screen: Screen) {
     view.order = order;
     view.total = total;
     let selection = state.views[screen.index()].selection.take();
-    state.views[screen.index()].selection = selection.and_then(|s| find_again(state, screen, s));
+    state.views[screen.index()].selection = selection.map(|s| find_again(state, screen, s));
 }
 
 /// Number of rows a screen has.
@@ -204,6 +158,7 @@ pub fn rows(state: &State, screen: Screen) -> usize {
 /// Identity of a screen's row.
 pub fn row_id(state: &State, screen: Screen, position: usize) -> Option<RowId> {
     let snapshot = state.shown()?;
+    let now = snapshot.interval.end_ns;
     let order = &state.views[screen.index()].order;
     match screen {
         Screen::Overview => match state.findings.get(position) {
@@ -215,41 +170,80 @@ pub fn row_id(state: &State, screen: Screen, position: usize) -> Option<RowId> {
                 snapshot
                     .in_progress
                     .get(*order.get(position - state.findings.len())?)?
-                    .id(),
+                    .id(now),
             ),
         },
-        Screen::Uio => Some(state.devices.get(*order.get(position)?)?.id()),
-        Screen::Refs => Some(snapshot.ref_owners.get(*order.get(position)?)?.id()),
-        Screen::Aio => Some(snapshot.aio_drains.get(*order.get(position)?)?.id()),
-        Screen::Probes => Some(snapshot.probes.get(*order.get(position)?)?.id()),
+        Screen::Uio => Some(state.devices.get(*order.get(position)?)?.id(now)),
+        Screen::Refs => Some(snapshot.ref_owners.get(*order.get(position)?)?.id(now)),
+        Screen::Aio => Some(snapshot.aio_drains.get(*order.get(position)?)?.id(now)),
+        Screen::Probes => Some(snapshot.probes.get(*order.get(position)?)?.id(now)),
     }
 }
 
-/// The row with the selection's identity that is nearest to where it was; when it is gone, the row now there.
-fn find_again(state: &State, screen: Screen, selection: Selection) -> Option<Selection> {
+/// The row with the selection's identity that is nearest to where it was. When there is none, the selection waits: it
+/// never goes over to another row by itself.
+fn find_again(state: &State, screen: Screen, selection: Selection) -> Selection {
     let rows = rows(state, screen);
     let same = (0..rows)
         .filter(|position| row_id(state, screen, *position).as_ref() == Some(&selection.id))
         .min_by_key(|position| position.abs_diff(selection.position));
-    let position = same.unwrap_or_else(|| selection.position.min(rows.saturating_sub(1)));
-    row_id(state, screen, position).map(|id| Selection { id, position })
+    Selection {
+        listed: same.is_some(),
+        position: same.unwrap_or(selection.position.min(rows.saturating_sub(1))),
+        id: selection.id,
+    }
 }
 
 /// Whether a snapshot has a row.
 pub fn has(snapshot: &Snapshot, id: &RowId) -> bool {
+    let now = snapshot.interval.end_ns;
     match id {
         RowId::Finding(name, subject) => snapshot
             .findings
             .iter()
             .any(|f| f.id == *name && f.subject == *subject),
-        RowId::InProgress(..) => snapshot.in_progress.iter().any(|p| p.id() == *id),
+        RowId::InProgress(..) => snapshot.in_progress.iter().any(|p| p.id(now) == *id),
         RowId::Device(minor, generation) => snapshot
             .uio_devices
             .iter()
             .any(|d| d.minor == *minor && d.generation == *generation),
         RowId::Owner(release) => snapshot.ref_owners.iter().any(|o| o.release == *release),
         RowId::Drain(number) => snapshot.aio_drains.iter().any(|d| d.id == *number),
-        RowId::Probe(..) => snapshot.probes.iter().any(|p| p.id() == *id),
+        RowId::Probe(..) => snapshot.probes.iter().any(|p| p.id(now) == *id),
+    }
+}
+
+/// What a finding or something in progress is about: its screen, and there its row if it has one.
+pub fn about(snapshot: &Snapshot, id: &RowId) -> Option<(Screen, Option<RowId>)> {
+    let owner = |name: &str| {
+        let same = snapshot.ref_owners.iter().find(|o| o.owner == name)?;
+        Some((Screen::Refs, Some(RowId::Owner(same.release.clone()))))
+    };
+    let device = |subject: &str| {
+        // `uio0`, or `uio0 (its name)`; of several generations the one that is there.
+        let sysfs_name = subject.split(' ').next()?;
+        let mut same = snapshot.uio_devices.iter().filter(|d| d.sysfs_name == sysfs_name);
+        let device = same
+            .clone()
+            .find(|d| d.gone_ns.is_none())
+            .or_else(|| same.next_back())?;
+        let id = RowId::Device(device.minor, device.generation);
+        Some((Screen::Uio, Some(id)))
+    };
+    let drain = |subject: &str| {
+        let of = |d: &&AioDrain| subject == format!("{} ({})", d.comm, d.tgid);
+        let slowest = snapshot.aio_drains.iter().filter(of).max_by_key(|d| d.wall_ns)?;
+        Some((Screen::Aio, Some(RowId::Drain(slowest.id))))
+    };
+    match id {
+        RowId::Finding(name, subject) => match name.as_str() {
+            "losses" | "not_checked" => Some((Screen::Probes, None)),
+            name if name.starts_with("uio_") => device(subject),
+            name if name.starts_with("aio_") => drain(subject),
+            _ => owner(subject),
+        },
+        RowId::InProgress(subject, name, ..) if subject == "percpu_ref" => owner(name),
+        _ => None,
     }
 }
 
@@ -262,8 +256,25 @@ fn follow_detail(state: &mut State) {
         if let Some(detail) = &mut view.detail {
             detail.left = !has(&shown, &detail.id);
             if !detail.left {
+                detail.cursor = same_operation(detail, &shown);
                 detail.snapshot = shown.clone();
             }
         }
     }
+}
+
+/// Where in `shown` the opened device's selected operation is. An operation that comes up for the first time takes its
+/// place among the others, and moves those after it.
+fn same_operation(detail: &Detail, shown: &Snapshot) -> usize {
+    let RowId::Device(minor, generation) = detail.id else {
+        return detail.cursor;
+    };
+    // The first row is all of them together.
+    let selected = detail.cursor.checked_sub(1).and_then(|position| {
+        let before = uio_detail::device(&detail.snapshot, minor, generation)?;
+        let op = &before.ops.get(position)?.op;
+        let now = uio_detail::device(shown, minor, generation)?;
+        now.ops.iter().position(|o| o.op == *op)
+    });
+    selected.map_or(detail.cursor, |position| position + 1)
 }

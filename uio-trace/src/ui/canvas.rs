@@ -1,5 +1,6 @@
 //! Drawing by coordinates, clipped, with foreign text made safe: the only way from the views to the buffer.
 
+use super::layout::{Layout, Target};
 use super::text;
 use super::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
@@ -11,12 +12,44 @@ pub struct Canvas<'a> {
     buffer: &'a mut Buffer,
     /// Styles and signs.
     pub theme: Theme,
+    layout: Option<Layout>,
 }
 
 impl<'a> Canvas<'a> {
     /// Draws on `buffer`.
     pub fn new(buffer: &'a mut Buffer, theme: Theme) -> Canvas<'a> {
-        Canvas { buffer, theme }
+        Canvas {
+            buffer,
+            theme,
+            layout: None,
+        }
+    }
+
+    /// Draws on `buffer` and notes what stands where.
+    pub fn recording(buffer: &'a mut Buffer, theme: Theme) -> Canvas<'a> {
+        Canvas {
+            layout: Some(Layout::default()),
+            ..Canvas::new(buffer, theme)
+        }
+    }
+
+    /// What was noted.
+    pub fn into_layout(self) -> Layout {
+        self.layout.unwrap_or_default()
+    }
+
+    /// A click on `area` means `target`.
+    pub fn target(&mut self, area: Rect, target: Target) {
+        if let Some(layout) = &mut self.layout {
+            layout.add(area, target);
+        }
+    }
+
+    /// The list that the keys move in begins with this row.
+    pub fn list_begins(&mut self, first: usize) {
+        if let Some(layout) = &mut self.layout {
+            layout.first = Some(first);
+        }
     }
 
     /// The whole area.
@@ -131,9 +164,38 @@ pub fn first_visible(selected: usize, rows: usize, height: usize) -> usize {
         .min(rows.saturating_sub(height))
 }
 
+/// First of `rows` rows to show in `height` lines: `top`, moved no further than it takes to have the selected row in
+/// view and no empty lines below the last.
+pub fn window(top: usize, selected: Option<usize>, rows: usize, height: usize) -> usize {
+    let top = top.min(rows.saturating_sub(height));
+    match selected {
+        Some(selected) if selected < top => selected,
+        Some(selected) if height > 0 && selected >= top + height => selected + 1 - height,
+        _ => top,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_moves_only_as_far_as_it_must() {
+        for rows in 0..12 {
+            for height in 1..6 {
+                for top in 0..14 {
+                    for selected in 0..rows {
+                        let first = window(top, Some(selected), rows, height);
+                        assert!(first <= selected && selected < first + height);
+                        assert!(first == 0 || first + height <= rows, "no empty lines below");
+                        let stays = top + height <= rows && (top..top + height).contains(&selected);
+                        assert!(!stays || first == top);
+                    }
+                    assert!(window(top, None, rows, height) <= top);
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_selected_row_is_always_visible() {

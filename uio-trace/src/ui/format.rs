@@ -37,6 +37,33 @@ pub fn duration_inline(ns: u64, unicode: bool) -> String {
     duration(ns, unicode).trim_end().to_owned()
 }
 
+/// The microseconds of a sentence made elsewhere, in this terminal's way: `604 us` is `604 µs` where it can be shown.
+pub fn micro(text: &str, unicode: bool) -> String {
+    if !unicode {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 4);
+    let mut rest = text;
+    while let Some(at) = rest.find(" us") {
+        let (before, after) = (&rest[..at], &rest[at + 3..]);
+        let figure = before.ends_with(|c: char| c.is_ascii_digit());
+        let ends = !after.starts_with(|c: char| c.is_alphanumeric());
+        out.push_str(before);
+        out.push_str(if figure && ends { " µs" } else { " us" });
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A stretch of time in whole seconds, minutes, hours: for what is not a measurement.
+pub fn stretch(ns: u64, unicode: bool) -> String {
+    match ns {
+        1_000_000_000..100_000_000_000 => format!("{} s", (ns + 500_000_000) / 1_000_000_000),
+        _ => duration_inline(ns, unicode),
+    }
+}
+
 /// A count, at most 5 columns.
 pub fn count(n: u64) -> String {
     const UNITS: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
@@ -119,6 +146,15 @@ mod tests {
             assert_eq!(duration(ns, true), text);
         }
         assert_eq!(duration(1_500, false), "1.50 us");
+    }
+
+    #[test]
+    fn microseconds_of_a_sentence() {
+        assert_eq!(micro("mean 604 us, p99 3 us", true), "mean 604 µs, p99 3 µs");
+        assert_eq!(micro("tell us 5 used us", true), "tell us 5 used us");
+        assert_eq!(micro("604 us", false), "604 us");
+        assert_eq!(stretch(50_400_000_000, true), "50 s");
+        assert_eq!(stretch(296_000_000_000, true), "4m56s");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! made from [`KEYMAP`], so they cannot disagree with what the keys do.
 
 use super::action::Action;
-use super::state::{Screen, State};
+use super::state::{RowId, Screen, State};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// A key as the table names it.
@@ -58,6 +58,10 @@ pub enum Place {
     List,
     /// In a row's detail.
     Detail,
+    /// In the detail of a finding, or of something in progress.
+    Finding,
+    /// In a drain's detail.
+    Drain,
     /// On the refs screen only.
     Refs,
     /// While a filter is typed.
@@ -68,11 +72,13 @@ pub enum Place {
 
 impl Place {
     /// In the order of the help.
-    pub const ALL: [Place; 8] = [
+    pub const ALL: [Place; 10] = [
         Place::Everywhere,
         Place::Rows,
         Place::List,
         Place::Detail,
+        Place::Finding,
+        Place::Drain,
         Place::Refs,
         Place::Filter,
         Place::Help,
@@ -87,6 +93,8 @@ impl Place {
             Place::Rows => "In rows and lines",
             Place::List => "In a list",
             Place::Detail => "In a detail",
+            Place::Finding => "In a finding",
+            Place::Drain => "In a drain",
             Place::Refs => "On the refs screen",
             Place::Filter => "While typing a filter",
             Place::Help => "In this help",
@@ -141,6 +149,7 @@ pub const KEYMAP: &[Binding] = &[
     binding(&[Code(KeyCode::BackTab)], Action::PreviousScreen, Place::Everywhere, "previous screen", ""),
     binding(&[Char(' ')], Action::Freeze, Place::Everywhere, "freeze the display; tracing goes on", "freeze"),
     binding(&[Char('w')], Action::WriteSnapshot, Place::Everywhere, "write what is shown as JSON", "write"),
+    binding(&[Char('m')], Action::ToggleMouse, Place::Everywhere, "mouse on or off (off: select text)", ""),
     binding(&[Ctrl('l')], Action::Repaint, Place::Everywhere, "repaint the screen", ""),
 
     binding(&[Code(KeyCode::Up), Char('k')], Action::Up, Place::Rows, "up", ""),
@@ -158,6 +167,14 @@ pub const KEYMAP: &[Binding] = &[
 
     binding(&[Code(KeyCode::Esc)], Action::Back, Place::Detail, "back to the list", "back"),
 
+    binding(&[Code(KeyCode::Enter)], Action::Follow, Place::Finding, "go to what it is about", "go there"),
+
+    binding(&[Char('+'), Char('=')], Action::ZoomIn, Place::Drain, "zoom in on the selected context", "zoom"),
+    binding(&[Char('-')], Action::ZoomOut, Place::Drain, "zoom out", ""),
+    binding(&[Char('0')], Action::ZoomAll, Place::Drain, "the whole drain", "whole"),
+    binding(&[Code(KeyCode::Left), Char('h')], Action::Earlier, Place::Drain, "earlier", ""),
+    binding(&[Code(KeyCode::Right), Char('l')], Action::Later, Place::Drain, "later", ""),
+
     binding(&[Char('o')], Action::ToggleOwn, Place::Refs, "show or hide the tool's own refs", "own refs"),
 
     binding(&[Code(KeyCode::Enter)], Action::FilterAccept, Place::Filter, "keep the filter", "keep"),
@@ -172,13 +189,17 @@ pub const KEYMAP: &[Binding] = &[
 
 /// The places that hold in this state, most specific first.
 pub fn places(state: &State) -> &'static [Place] {
-    use Place::{Always, Detail, Everywhere, Filter, Help, List, Refs, Rows};
+    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Refs, Rows};
     if state.filter_before.is_some() {
         &[Filter, Always]
     } else if state.help.is_some() {
         &[Help, Rows, Everywhere, Always]
-    } else if state.view().detail.is_some() {
-        &[Detail, Rows, Everywhere, Always]
+    } else if let Some(detail) = &state.view().detail {
+        match detail.id {
+            RowId::Drain(_) => &[Detail, Drain, Rows, Everywhere, Always],
+            RowId::Finding(..) | RowId::InProgress(..) => &[Detail, Finding, Rows, Everywhere, Always],
+            _ => &[Detail, Rows, Everywhere, Always],
+        }
     } else if state.screen == Screen::Refs {
         &[List, Refs, Rows, Everywhere, Always]
     } else {
@@ -208,8 +229,8 @@ pub fn lookup(state: &State, event: &KeyEvent) -> Option<Action> {
     }
 }
 
-/// Key and word for the last line, in this state.
-pub fn hints(state: &State) -> Vec<(String, &'static str)> {
+/// Key, word and action for the last line, in this state.
+pub fn hints(state: &State) -> Vec<(String, &'static str, Action)> {
     places(state)
         .iter()
         .flat_map(|place| {
@@ -217,8 +238,21 @@ pub fn hints(state: &State) -> Vec<(String, &'static str)> {
                 .iter()
                 .filter(move |b| b.place == *place && !b.hint.is_empty())
         })
-        .filter_map(|b| b.keys.first().map(|k| (k.name(), b.hint)))
+        .filter_map(|b| b.keys.first().map(|k| (k.name(), b.hint, b.action)))
         .collect()
+}
+
+/// All keys as Markdown tables, for the documentation: docs/keys.md is this text.
+pub fn markdown() -> String {
+    let mut page = String::new();
+    for place in Place::ALL {
+        page += &format!("\n## {}\n\n| keys | do |\n|---|---|\n", place.title());
+        for b in KEYMAP.iter().filter(|b| b.place == place) {
+            let keys: Vec<String> = b.keys.iter().map(|k| format!("`{}`", k.name())).collect();
+            page += &format!("| {} | {} |\n", keys.join(" "), b.text);
+        }
+    }
+    page
 }
 
 #[cfg(test)]
@@ -229,7 +263,20 @@ mod tests {
     const TOGETHER: &[&[Place]] = &[
         &[Place::Filter, Place::Always],
         &[Place::Help, Place::Rows, Place::Everywhere, Place::Always],
-        &[Place::Detail, Place::Rows, Place::Everywhere, Place::Always],
+        &[
+            Place::Detail,
+            Place::Drain,
+            Place::Rows,
+            Place::Everywhere,
+            Place::Always,
+        ],
+        &[
+            Place::Detail,
+            Place::Finding,
+            Place::Rows,
+            Place::Everywhere,
+            Place::Always,
+        ],
         &[
             Place::List,
             Place::Refs,

@@ -55,7 +55,7 @@ impl Phase {
             Phase::ReqsIo => "in flight",
             Phase::Users => "users",
             Phase::Reqs => "reqs",
-            Phase::Unknown => "not measured",
+            Phase::Unknown => "unknown",
         }
     }
 }

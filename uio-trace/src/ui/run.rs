@@ -2,6 +2,7 @@
 //! and source of snapshots are parameters.
 
 use super::app::App;
+use super::terminal::repaint;
 use super::update::Effect;
 use crate::model::snapshot::Snapshot;
 use ratatui::Terminal;
@@ -57,11 +58,27 @@ where
     B: Backend,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
+    run_by(app, terminal, input, source, executor, Instant::now)
+}
+
+/// The same by a clock of the caller's.
+pub fn run_by<B>(
+    app: &mut App,
+    terminal: &mut Terminal<B>,
+    input: &mut impl Input,
+    source: &mut impl Source,
+    executor: &mut impl Executor,
+    clock: impl Fn() -> Instant,
+) -> io::Result<()>
+where
+    B: Backend,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
     loop {
         if let Some(snapshot) = source.poll() {
             app.on_snapshot(snapshot);
         }
-        let now = Instant::now();
+        let now = clock();
         let due = app.redraw_in(now);
         if due.is_some_and(|due| due.is_zero()) {
             terminal.draw(|frame| app.draw(frame)).map_err(io::Error::other)?;
@@ -73,7 +90,7 @@ where
         for effect in app.on_input(event) {
             match effect {
                 Effect::Quit => return Ok(()),
-                Effect::Repaint => terminal.clear().map_err(io::Error::other)?,
+                Effect::Repaint => repaint(terminal).map_err(io::Error::other)?,
                 other => {
                     if let Some(message) = executor.carry_out(other) {
                         app.set_message(message);

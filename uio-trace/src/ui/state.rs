@@ -60,7 +60,7 @@ impl Screen {
 pub struct TerminalFacts {
     /// Colours are wanted (no NO_COLOR) and to be expected.
     pub colour: bool,
-    /// The locale's encoding is UTF-8.
+    /// The locale's encoding is UTF-8, and the terminal has the signs.
     pub unicode: bool,
     /// Cannot place the cursor (TERM=dumb or none): no interface here, only text.
     pub dumb: bool,
@@ -78,7 +78,8 @@ impl TerminalFacts {
         let term = set("TERM").unwrap_or_default();
         TerminalFacts {
             colour: set("NO_COLOR").is_none() && !term.starts_with("vt1") && !term.ends_with("-m"),
-            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+            // The Linux console's font has a few hundred signs; most of ours are not among them.
+            unicode: (locale.contains("utf-8") || locale.contains("utf8")) && term != "linux",
             dumb: term.is_empty() || term == "dumb",
         }
     }
@@ -94,8 +95,9 @@ impl TerminalFacts {
 pub enum RowId {
     /// A finding: name and subject.
     Finding(String, String),
-    /// Something in progress: subject, owner, process, thread.
-    InProgress(String, String, u32, u32),
+    /// Something in progress: subject, owner, process, thread, and when it began (CLOCK_MONOTONIC, ns; `None`: before
+    /// the trace).
+    InProgress(String, String, u32, u32, Option<u64>),
     /// A UIO device: minor and generation.
     Device(u32, u32),
     /// A percpu_ref owner: release symbol.
@@ -113,6 +115,17 @@ pub struct Selection {
     pub id: RowId,
     /// Where it is in the list.
     pub position: usize,
+    /// The list has it. If not, it is waited for: no other row is selected in its place.
+    pub listed: bool,
+}
+
+/// The part of a drain's time that its waterfall shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Zoom {
+    /// The whole divided by two to the power of this.
+    pub power: u8,
+    /// Begin of the part, from the drain's begin, ns.
+    pub from_ns: u64,
 }
 
 /// An opened row.
@@ -126,6 +139,24 @@ pub struct Detail {
     pub left: bool,
     /// Selected operation or context, or first line of a text.
     pub cursor: usize,
+    /// First visible operation or context, if the selected one is then in view.
+    pub top: usize,
+    /// Of a drain's waterfall.
+    pub zoom: Zoom,
+}
+
+impl Detail {
+    /// A row as of a snapshot that has it.
+    pub fn new(id: RowId, snapshot: Arc<Snapshot>) -> Detail {
+        Detail {
+            id,
+            snapshot,
+            left: false,
+            cursor: 0,
+            top: 0,
+            zoom: Zoom::default(),
+        }
+    }
 }
 
 /// How a screen's list is shown.
@@ -137,8 +168,10 @@ pub struct TableView {
     pub descending: bool,
     /// Only rows with this text; empty: all.
     pub filter: String,
-    /// The selected row; `None`: none, and the list stays at its top.
+    /// The selected row.
     pub selection: Option<Selection>,
+    /// First visible row, if the selected one is then in view.
+    pub top: usize,
     /// The opened row.
     pub detail: Option<Detail>,
     /// Positions in the snapshot's list, filtered and sorted.
@@ -164,6 +197,10 @@ pub struct State {
     pub rate: Option<f64>,
     /// CPU time the tool costs, as a share of one CPU; `None`: not known.
     pub own_cost: Option<f64>,
+    /// Memory it holds, bytes; `None`: not known.
+    pub own_memory: Option<u64>,
+    /// Clicks and the wheel come to the screens, not to the terminal's own selection of text.
+    pub mouse: bool,
     /// The screen shown.
     pub screen: Screen,
     /// Each screen's list.
@@ -193,6 +230,8 @@ impl State {
             frozen: None,
             rate: None,
             own_cost: None,
+            own_memory: None,
+            mouse: true,
             screen: Screen::Overview,
             views: Default::default(),
             findings: Vec::new(),
@@ -214,6 +253,12 @@ impl State {
     /// The snapshot the screens show.
     pub fn shown(&self) -> Option<&Arc<Snapshot>> {
         self.frozen.as_ref().or(self.live.as_ref())
+    }
+
+    /// The selected row's place, when the list has it.
+    pub fn selected(&self) -> Option<usize> {
+        let selection = self.view().selection.as_ref();
+        selection.filter(|s| s.listed).map(|s| s.position)
     }
 
     /// The current screen's list.
@@ -256,6 +301,7 @@ mod tests {
         assert!(!facts(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]).unicode);
         assert!(facts(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "")]).unicode);
         assert!(!facts(&[]).unicode);
+        assert!(!facts(&[("LANG", "C.UTF-8"), ("TERM", "linux")]).unicode);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! dropped, when the program panics, or when a signal handler calls [`restore`].
 
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::crossterm::{ExecutableCommand, cursor, terminal};
+use ratatui::layout::Rect;
 use std::io::{self, Stdout, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,9 +36,31 @@ impl Guard {
         io::stdout()
             .execute(terminal::EnterAlternateScreen)?
             .execute(cursor::Hide)?;
+        mouse(true)?;
         let screen = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         Ok((guard, screen))
     }
+}
+
+/// Makes the next frame draw everything on a cleared screen. Not by ratatui's `clear`, which asks the terminal where its
+/// cursor is: the answer would go to whoever reads the input.
+pub fn repaint<B: Backend>(terminal: &mut Terminal<B>) -> Result<(), B::Error> {
+    let size = terminal.size()?;
+    terminal.resize(Rect::new(0, 0, size.width, size.height))
+}
+
+/// Asks the terminal for the mouse, or leaves it to it. Buttons and wheel only (mode 1000), with places beyond column
+/// 223 (mode 1006, xterm's control sequences): every movement, which crossterm's own command asks for, would wake the
+/// tool for nothing.
+pub fn mouse(on: bool) -> io::Result<()> {
+    let sequence = if on {
+        "\x1b[?1000h\x1b[?1006h"
+    } else {
+        "\x1b[?1006l\x1b[?1000l"
+    };
+    let mut out = io::stdout();
+    out.write_all(sequence.as_bytes())?;
+    out.flush()
 }
 
 impl Drop for Guard {
@@ -52,6 +75,7 @@ pub fn restore() {
         return;
     }
     let mut out = io::stdout();
+    let _ = mouse(false);
     let _ = out
         .execute(terminal::LeaveAlternateScreen)
         .and_then(|out| out.execute(cursor::Show));

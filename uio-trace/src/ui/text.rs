@@ -70,13 +70,35 @@ pub fn fit<'a>(text: &'a str, max: usize, ellipsis: &str) -> Cow<'a, str> {
     Cow::Owned(out)
 }
 
+/// The words of a text. A figure and its unit are one: `604 us` is not broken.
+pub fn words(text: &str) -> Vec<&str> {
+    let mut words: Vec<&str> = Vec::new();
+    let mut from = 0;
+    let mut figure = false;
+    for word in text.split_whitespace() {
+        let at = word.as_ptr().addr() - text.as_ptr().addr();
+        let end = at + word.len();
+        let bare = word.trim_end_matches([',', ';', '.', ':', ')']);
+        let unit = matches!(bare, "ns" | "us" | "µs" | "ms" | "s" | "%");
+        match words.last_mut() {
+            Some(last) if figure && unit => *last = &text[from..end],
+            _ => {
+                from = at;
+                words.push(word);
+            }
+        }
+        figure = word.ends_with(|c: char| c.is_ascii_digit());
+    }
+    words
+}
+
 /// `text` in lines of at most `max` columns, broken at spaces where there are any.
 pub fn wrap(text: &str, max: usize) -> Vec<String> {
     let max = max.max(1);
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut used = 0;
-    for word in text.split_whitespace() {
+    for word in words(text) {
         let columns = width(word);
         if used > 0 && used + 1 + columns > max {
             lines.push(std::mem::take(&mut line));
@@ -144,5 +166,7 @@ mod tests {
         assert_eq!(wrap("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
         assert_eq!(wrap("日本語", 4), ["日本", "語"]);
         assert!(wrap("", 5).is_empty());
+        assert_eq!(wrap("mean 604 us, p99 3 s.", 9), ["mean", "604 us,", "p99 3 s."]);
+        assert_eq!(wrap("5 is s", 3), ["5", "is", "s"]);
     }
 }

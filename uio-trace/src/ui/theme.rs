@@ -3,7 +3,7 @@
 
 use super::phases::Phase;
 use super::state::TerminalFacts;
-use crate::model::snapshot::{DrainVerdict, ProbeState, Severity};
+use crate::model::snapshot::{DrainVerdict, Finding, ProbeState, Severity};
 use ratatui::style::{Color, Modifier, Style};
 
 /// What a piece of the screen is for.
@@ -27,6 +27,8 @@ pub enum Role {
     Selected,
     /// The current screen's name.
     CurrentTab,
+    /// What the filter found in a row.
+    Match,
     /// A key in the hints.
     Key,
     /// Works as it should.
@@ -62,6 +64,8 @@ pub struct Symbols {
     pub cursor: &'static str,
     /// Bars: an eighth to a whole cell, or whole cells only.
     pub bar: &'static [&'static str],
+    /// Columns of a plot: an eighth to a whole cell, or as many steps as ASCII has.
+    pub column: &'static [&'static str],
     /// Joins two words that belong together.
     pub to: &'static str,
 }
@@ -75,6 +79,7 @@ const UNICODE: Symbols = Symbols {
     ascending: "▲",
     cursor: "▸",
     bar: &["▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"],
+    column: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     to: "–",
 };
 
@@ -87,6 +92,7 @@ const ASCII: Symbols = Symbols {
     ascending: "^",
     cursor: ">",
     bar: &[".", "#"],
+    column: &["_", "-", "=", "#"],
     to: "-",
 };
 
@@ -146,6 +152,9 @@ impl Theme {
             Role::SortedHeading => plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             Role::Selected | Role::CurrentTab => plain.add_modifier(Modifier::REVERSED),
             Role::Key => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+            Role::Match => plain
+                .fg(Color::Yellow)
+                .add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             Role::Good => plain.fg(Color::Green),
             Role::Warning => plain.fg(Color::Yellow),
             Role::Critical => plain.fg(Color::Red).add_modifier(Modifier::BOLD),
@@ -169,9 +178,10 @@ impl Theme {
     }
 }
 
-/// Word and role of a severity.
-pub fn severity(severity: Severity) -> (&'static str, Role) {
-    match severity {
+/// Word and role of a finding's severity. That nothing was found is a result, too.
+pub fn severity(finding: &Finding) -> (&'static str, Role) {
+    match finding.severity {
+        Severity::Info if finding.id == "nothing_here" => ("OK", Role::Good),
         Severity::Info => ("info", Role::Dim),
         Severity::Warning => ("WARN", Role::Warning),
         Severity::Critical => ("CRIT", Role::Critical),

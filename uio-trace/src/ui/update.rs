@@ -3,9 +3,10 @@
 
 use super::action::Action;
 use super::arrange;
-use super::state::{Detail, Screen, Selection, State};
+use super::layout::Target;
+use super::state::{Detail, RowId, Screen, Selection, State, Zoom};
 use super::view;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{AioDrain, Snapshot};
 use std::sync::Arc;
 
 /// What the caller has to do.
@@ -17,7 +18,12 @@ pub enum Effect {
     WriteSnapshot(Arc<Snapshot>),
     /// Clear the terminal and draw everything.
     Repaint,
+    /// Ask the terminal for the mouse, or leave it to it.
+    Mouse(bool),
 }
+
+/// Rows that a notch of the mouse wheel moves.
+const WHEEL_ROWS: isize = 3;
 
 /// Longest filter: no more fits in the line where it is typed.
 const FILTER_LETTERS: usize = 40;
@@ -49,6 +55,7 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Top => step(state, Step::First),
         Action::Bottom => step(state, Step::Last),
         Action::Open => open(state),
+        Action::Follow => follow(state),
         Action::Back => back(state),
         Action::Help => state.help = if state.help.is_some() { None } else { Some(0) },
         Action::Freeze => freeze(state),
@@ -84,8 +91,99 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
         }),
         Action::FilterEraseAll => set_filter(state, String::clear),
         Action::Resize(columns, rows) => state.size = (columns, rows),
+        Action::SortBy(column) => sort_by(state, column),
+        Action::Click(x, y) => return click(state, x, y),
+        Action::Wheel(turn) => step(state, Step::By(isize::from(turn) * WHEEL_ROWS)),
+        Action::ToggleMouse => {
+            state.mouse = !state.mouse;
+            let text = if state.mouse {
+                "the mouse selects, opens and scrolls; m: leave it to the terminal"
+            } else {
+                "the mouse selects text again; m: back to the screens"
+            };
+            state.message = Some(text.into());
+            return vec![Effect::Mouse(state.mouse)];
+        }
+        Action::ZoomIn => zoom(state, Zoom::closer),
+        Action::ZoomOut => zoom(state, |z, d, _| z.farther(d)),
+        Action::ZoomAll => zoom(state, |_, _, _| Zoom::default()),
+        Action::Earlier => zoom(state, |z, d, _| z.moved(d, -1)),
+        Action::Later => zoom(state, |z, d, _| z.moved(d, 1)),
     }
     Vec::new()
+}
+
+fn sort_by(state: &mut State, column: usize) {
+    let screen = state.screen;
+    let Some(preferred) = arrange::preferred(screen, column) else {
+        return;
+    };
+    let view = state.view_mut();
+    view.descending = if view.sort_column == column {
+        !view.descending
+    } else {
+        preferred
+    };
+    view.sort_column = column;
+    arrange::one(state, screen);
+}
+
+/// A click selects what is there; a second one on the selected row opens it.
+fn click(state: &mut State, x: u16, y: u16) -> Vec<Effect> {
+    let layout = view::layout(state);
+    let Some(target) = layout.at(x, y) else {
+        return Vec::new();
+    };
+    if !matches!(target, Target::Key(_)) {
+        // The filter that is being typed is kept.
+        state.filter_before = None;
+    }
+    match target {
+        Target::Key(action) => return update(state, action),
+        Target::Screen(screen) => go(state, screen),
+        Target::Column(column) => sort_by(state, column),
+        Target::Row(position) if state.selected() == Some(position) => open(state),
+        Target::Row(position) => {
+            hold_window(state, layout.first);
+            select(state, position);
+        }
+        Target::Line(line) => {
+            hold_window(state, layout.first);
+            if let Some(detail) = &mut state.view_mut().detail {
+                detail.cursor = line;
+            }
+            zoom(state, Zoom::following);
+        }
+    }
+    Vec::new()
+}
+
+/// The rows in view stay in view, as far as what is selected next allows.
+fn hold_window(state: &mut State, first: Option<usize>) {
+    let Some(first) = first else { return };
+    let view = state.view_mut();
+    match &mut view.detail {
+        Some(detail) => detail.top = first,
+        None => view.top = first,
+    }
+}
+
+fn select(state: &mut State, position: usize) {
+    let id = arrange::row_id(state, state.screen, position);
+    state.view_mut().selection = id.map(|id| Selection {
+        id,
+        position,
+        listed: true,
+    });
+}
+
+fn zoom(state: &mut State, change: impl FnOnce(Zoom, &AioDrain, usize) -> Zoom) {
+    if let Some(detail) = &mut state.view_mut().detail
+        && let RowId::Drain(number) = detail.id
+        && let Some(drain) = view::aio_detail::drain(&detail.snapshot, number)
+    {
+        detail.zoom = change(detail.zoom, drain, detail.cursor);
+    }
 }
 
 /// Takes a new snapshot. While frozen it is kept, and shown later.
@@ -150,9 +248,12 @@ fn step(state: &mut State, step: Step) {
         state.help = Some(step.apply(first, view::help::last_first_line(state), page));
         return;
     }
+    let first = view::layout(state).first;
+    hold_window(state, first);
     let last = view::last_cursor(state);
     if let Some(detail) = &mut state.view_mut().detail {
         detail.cursor = step.apply(detail.cursor.min(last), last, page);
+        zoom(state, Zoom::following);
         return;
     }
     let screen = state.screen;
@@ -160,13 +261,14 @@ fn step(state: &mut State, step: Step) {
         return;
     };
     let position = match (&state.view().selection, step) {
+        // In the place of a row that is gone now stands the one after it.
+        (Some(gone), Step::By(1)) if !gone.listed => gone.position.min(last),
         (Some(selection), _) => step.apply(selection.position, last, page),
         (None, Step::Last) => last,
         // The first movement only shows where the cursor is.
         (None, _) => 0,
     };
-    state.view_mut().selection =
-        arrange::row_id(state, screen, position).map(|id| Selection { id, position });
+    select(state, position);
 }
 
 fn open(state: &mut State) {
@@ -177,13 +279,33 @@ fn open(state: &mut State) {
     let (Some(selection), Some(snapshot)) = (&state.view().selection, state.shown()) else {
         return;
     };
-    let detail = Detail {
-        id: selection.id.clone(),
-        snapshot: snapshot.clone(),
-        left: false,
-        cursor: 0,
+    if !selection.listed {
+        state.message = Some("the selected row is no longer listed; up or down selects another".into());
+        return;
+    }
+    state.views[screen.index()].detail = Some(Detail::new(selection.id.clone(), snapshot.clone()));
+}
+
+/// Goes to what the opened finding is about, and opens it there. Esc then leads to that screen's list.
+fn follow(state: &mut State) {
+    let about = state.view().detail.as_ref().and_then(|detail| {
+        let shown = state.shown()?;
+        arrange::about(shown, &detail.id)
+    });
+    let Some((screen, id)) = about else {
+        state.message = Some("there is no row for this on another screen".into());
+        return;
     };
-    state.views[screen.index()].detail = Some(detail);
+    go(state, screen);
+    let (Some(id), Some(snapshot)) = (id, state.shown().cloned()) else {
+        return;
+    };
+    let place = (0..arrange::rows(state, screen))
+        .find(|position| arrange::row_id(state, screen, *position).as_ref() == Some(&id));
+    if let Some(position) = place {
+        select(state, position);
+    }
+    state.view_mut().detail = Some(Detail::new(id, snapshot));
 }
 
 /// Undoes one thing: help, detail, filter, selection.
@@ -192,7 +314,9 @@ fn back(state: &mut State) {
         return;
     }
     if state.view().filter.is_empty() {
-        state.view_mut().selection = None;
+        let view = state.view_mut();
+        view.selection = None;
+        view.top = 0;
     } else {
         set_filter(state, String::clear);
     }

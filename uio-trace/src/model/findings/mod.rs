@@ -196,6 +196,16 @@ fn blind_subjects(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     blind
 }
 
+/// Why a subject (`uio`, `aio`, `percpu_ref`) shows nothing or too little here: the hook and its reason; `None`: it is
+/// traced.
+pub fn not_traced(snapshot: &Snapshot, subject: &str) -> Option<String> {
+    let blind = blind_subjects(snapshot);
+    blind
+        .into_iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(subject))
+        .map(|(_, why)| why)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,17 +2,21 @@
 
 use super::Page;
 use crate::format::{count, duration, duration_or_unknown, left, plural, right, short_count};
+use crate::model::findings;
 use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict, Snapshot};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
     page.blank();
     let ended = snapshot.aio_drains.len() as u64 + snapshot.aio_drains_omitted;
     if ended == 0 {
-        page.line("AIO: no context drained");
+        match findings::not_traced(snapshot, "aio") {
+            Some(why) => page.paragraph("AIO: ", &format!("not traced: {why}"), 2),
+            None => page.line("AIO: no context drained"),
+        }
         return;
     }
     page.line(&format!(
-        "AIO: {}, longest first; phases of the context that decided (gp: grace period)",
+        "AIO: {}, phases of the context that decided (gp: grace period)",
         plural(ended, "drain")
     ));
     page.line("  process        by      contexts          wall users:gp +refs reqs:gp    +I/O");

@@ -7,8 +7,9 @@ mod aio;
 mod refs;
 mod uio;
 
-use crate::format::{count, duration, fit, parse_rfc3339, plural, printable, rfc3339, width};
-use crate::model::snapshot::{InProgress, Meta, ProbeState, Severity, Snapshot};
+use crate::format::{count, duration, fit, kernel_setting, parse_rfc3339, plural, printable, rfc3339, width};
+use crate::model::findings as diagnoses;
+use crate::model::snapshot::{InProgress, Meta, Probe, ProbeState, Severity, Snapshot};
 
 /// Columns of a line, at most.
 pub const COLUMNS: usize = 79;
@@ -176,29 +177,43 @@ impl Page {
 
 fn head(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
     page.line(&format!("{} on {}, Linux {}", meta.tool, meta.host, meta.kernel));
-    let off = |p: &&crate::model::snapshot::Probe| p.state == ProbeState::Failed;
+    let off = |p: &&Probe| p.state == ProbeState::Failed;
     let probes = if snapshot.probes.is_empty() {
         &meta.probes
     } else {
         &snapshot.probes
     };
-    let failed: Vec<_> = probes.iter().filter(off).collect();
-    for probe in failed.iter().take(page.limits.probes) {
+    // What is not traced at all is said, with its reason, by its finding and its section.
+    let told = |p: &&Probe| diagnoses::not_traced(snapshot, &p.subject).is_some() && p.required;
+    let mut failed: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for probe in probes.iter().filter(off).filter(|p| !told(p)) {
         let reason = probe.reason.as_deref().unwrap_or("unknown reason");
-        let gives = match probe.gives.as_str() {
+        // Several hooks often fail for the same reason: it is said once.
+        match failed.iter_mut().find(|f| f.0 == reason && f.1 == probe.gives) {
+            Some(same) => same.2.push(&probe.hook),
+            None => failed.push((reason, &probe.gives, vec![&probe.hook])),
+        }
+    }
+    for (reason, gives, hooks) in failed.iter().take(page.limits.probes) {
+        let gives = match *gives {
             "" => String::new(),
             gives => format!(" (no {gives})"),
         };
-        page.paragraph("", &format!("not traced: {}: {reason}{gives}", probe.hook), 2);
+        page.paragraph(
+            "",
+            &format!("not traced: {}: {reason}{gives}", hooks.join(", ")),
+            2,
+        );
     }
     page.more(page.limits.probes.min(failed.len()), failed.len());
     if !meta.rcu.is_empty() {
         let settings: Vec<String> = meta
             .rcu
             .iter()
-            .map(|(name, value)| format!("{name}={value}"))
+            .map(|(name, value)| kernel_setting(name, value))
+            .map(|(label, text)| format!("{label}: {text}"))
             .collect();
-        page.paragraph("", &format!("RCU: {}", settings.join(", ")), 2);
+        page.paragraph("", &format!("RCU and CPUs: {}", settings.join("; ")), 2);
     }
 }
 

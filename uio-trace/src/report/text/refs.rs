@@ -2,14 +2,22 @@
 
 use super::Page;
 use crate::format::{duration_or_unknown, left, plural, right, short_count};
+use crate::model::findings;
 use crate::model::snapshot::{Histogram, RefOwner, Snapshot};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot, all: bool) {
     let owners: Vec<&RefOwner> = snapshot.ref_owners.iter().filter(|o| all || !o.own).collect();
     page.blank();
+    let untraced = findings::not_traced(snapshot, "percpu_ref");
     if owners.is_empty() {
-        page.line("percpu_ref: none killed or switched");
+        match untraced {
+            Some(why) => page.paragraph("percpu_ref: ", &format!("not traced: {why}"), 2),
+            None => page.line("percpu_ref: none killed or switched"),
+        }
         return;
+    }
+    if let Some(why) = untraced {
+        page.paragraph("percpu_ref: ", &format!("traced in part: {why}"), 2);
     }
     let n = owners.len() as u64;
     page.line(&format!(

@@ -2,18 +2,18 @@
 
 use super::Page;
 use crate::format::{duration, fit, left, percent, plural, right, short_count};
+use crate::model::findings;
 use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
     let mut devices: Vec<&UioDevice> = snapshot.uio_devices.iter().collect();
     page.blank();
     if devices.is_empty() {
-        let why = if snapshot.uio_present {
-            "no devices"
-        } else {
-            "the driver is not loaded"
-        };
-        page.line(&format!("UIO: {why}"));
+        match (findings::not_traced(snapshot, "uio"), snapshot.uio_present) {
+            (Some(why), _) => page.paragraph("UIO: ", &format!("not traced: {why}"), 2),
+            (None, true) => page.line("UIO: no devices"),
+            (None, false) => page.line("UIO: the driver is not loaded"),
+        }
         return;
     }
     // The stable sort keeps the minors' order among the idle ones.
@@ -27,10 +27,10 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
         plural(devices.len() as u64, "device")
     ));
     page.line("                                     latency    wait of those     hold");
-    page.line("    op        count  err waited     p50     p99     p50     p99     p50     p99");
+    page.line("  op          count  err waited     p50     p99     p50     p99     p50     p99");
     let shown = page.limits.devices.min(devices.len());
     for device in devices.iter().take(shown) {
-        page.line(&format!("  {}", title(device)));
+        page.line(&format!(" {}", title(device)));
         device.ops.iter().for_each(|op| page.line(&row(op)));
         blockers(page, device);
     }
@@ -66,6 +66,14 @@ fn title(device: &UioDevice) -> String {
     format!("{sysfs} ({name}){generation}{gone}: {held}, {waiters:.2} waiting")
 }
 
+/// An operation in ten columns; the longest kernel name has twelve.
+fn op_name(op: &str) -> &str {
+    match op {
+        "version_show" => "vers_show",
+        op => op,
+    }
+}
+
 fn row(op: &UioOpFigures) -> String {
     let pick = |h: Option<&Histogram>, pick: fn(&Histogram) -> u64| match h {
         None => "?".to_string(),
@@ -87,8 +95,8 @@ fn row(op: &UioOpFigures) -> String {
         )
     });
     format!(
-        "    {} {} {} {} {}",
-        left(&op.op, 8),
+        "  {} {} {} {} {}",
+        left(op_name(&op.op), 10),
         right(&short_count(op.count), 6),
         right(&short_count(op.errors.values().sum()), 4),
         right(&short_count(op.contended), 6),

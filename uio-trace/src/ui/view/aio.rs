@@ -1,14 +1,14 @@
 //! AIO drains: how many contexts, one after another or together, and what together would take.
 
 use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict};
-use crate::ui::arrange::{Align, Cell, Column, Tabular};
+use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, split_top};
+use crate::ui::column::{Cell, Column, counts, times};
 use crate::ui::format;
 use crate::ui::phases::{self, Phase};
 use crate::ui::state::{RowId, Screen, State};
-use crate::ui::theme::{self, Role, Theme};
+use crate::ui::theme::{self, Role};
 use ratatui::layout::Rect;
-use std::cmp::Ordering;
 
 /// The system call or kernel function behind a drain.
 pub fn cause(cause: DrainCause) -> &'static str {
@@ -16,14 +16,6 @@ pub fn cause(cause: DrainCause) -> &'static str {
         DrainCause::ExitAio => "exit_aio",
         DrainCause::IoDestroy => "io_destroy",
     }
-}
-
-fn time(ns: u64, theme: &Theme) -> Cell {
-    Cell::plain(format::duration(ns, theme.unicode))
-}
-
-fn phase(ns: Option<u64>, theme: &Theme) -> Cell {
-    ns.map_or_else(Cell::none, |ns| time(ns, theme))
 }
 
 /// Grace periods of the critical context, as far as they are known.
@@ -35,74 +27,32 @@ fn grace_periods(drain: &AioDrain) -> u64 {
         .saturating_add(phases.reqs_gp.unwrap_or(0))
 }
 
-const fn figures(
-    title: &'static str,
-    width: u16,
-    priority: u8,
-    cell: fn(&AioDrain, &Theme) -> Cell,
-    compare: fn(&AioDrain, &AioDrain) -> Ordering,
-) -> Column<AioDrain> {
-    Column {
-        title,
-        align: Align::Right,
-        width: (width, width),
-        priority,
-        descending: true,
-        cell,
-        compare,
-    }
-}
-
-const fn names(
-    title: &'static str,
-    width: (u16, u16),
-    priority: u8,
-    cell: fn(&AioDrain, &Theme) -> Cell,
-    compare: fn(&AioDrain, &AioDrain) -> Ordering,
-) -> Column<AioDrain> {
-    Column {
-        title,
-        align: Align::Left,
-        width,
-        priority,
-        descending: false,
-        cell,
-        compare,
-    }
-}
-
 impl Tabular for AioDrain {
     const DEFAULT_SORT: usize = 5;
     const COLUMNS: &'static [Column<AioDrain>] = &[
-        figures(
+        Column::figures(
             "drain",
             6,
             1,
             |d, _| Cell::plain(d.id.to_string()),
             |a, b| a.id.cmp(&b.id),
         ),
-        names(
+        Column::names(
             "process",
             (12, 32),
             0,
             |d, _| Cell::plain(super::process(&d.comm, d.tgid, d.tid)),
             |a, b| a.comm.cmp(&b.comm).then(a.tgid.cmp(&b.tgid)),
         ),
-        names(
+        Column::names(
             "cause",
             (10, 10),
             3,
             |d, _| Cell::plain(cause(d.cause)),
             |a, b| cause(a.cause).cmp(cause(b.cause)),
         ),
-        figures(
-            "contexts",
-            9,
-            0,
-            |d, _| Cell::plain(format::count(d.contexts)),
-            |a, b| a.contexts.cmp(&b.contexts),
-        ),
-        names(
+        counts!("contexts", 9, 0, |d: AioDrain| d.contexts),
+        Column::names(
             "verdict",
             (9, 9),
             0,
@@ -119,31 +69,19 @@ impl Tabular for AioDrain {
             },
             |a, b| theme::verdict(a.verdict).0.cmp(theme::verdict(b.verdict).0),
         ),
-        figures(
-            "wall",
-            8,
-            0,
-            |d, t| time(d.wall_ns, t),
-            |a, b| a.wall_ns.cmp(&b.wall_ns),
-        ),
-        figures(
+        times!("wall", 8, 0, |d: AioDrain| Some(d.wall_ns)),
+        Column::figures(
             "together",
             9,
             1,
             |d, t| match d.verdict {
-                DrainVerdict::Serial => time(d.projected_parallel_ns, t),
+                DrainVerdict::Serial => Cell::time(d.projected_parallel_ns, t),
                 _ => Cell::none(),
             },
             |a, b| a.projected_parallel_ns.cmp(&b.projected_parallel_ns),
         ),
-        figures(
-            "sum",
-            8,
-            5,
-            |d, t| time(d.sum_ns, t),
-            |a, b| a.sum_ns.cmp(&b.sum_ns),
-        ),
-        figures(
+        times!("sum", 8, 5, |d: AioDrain| Some(d.sum_ns)),
+        Column::figures(
             "overlap %",
             10,
             6,
@@ -153,47 +91,22 @@ impl Tabular for AioDrain {
             },
             |a, b| a.overlap.total_cmp(&b.overlap),
         ),
-        Column {
-            title: "phases",
-            align: Align::Left,
-            width: (10, 24),
-            priority: 2,
-            descending: true,
-            cell: |d, _| Cell::Shares(phases::of_drain(d)),
+        Column::names(
+            "phases",
+            (10, 24),
+            2,
+            |d, _| Cell::Shares(phases::of_drain(d)),
             // By what the bar is looked at for: how much of it is grace periods.
-            compare: |a, b| grace_periods(a).cmp(&grace_periods(b)),
-        },
-        figures(
-            "users GP",
-            9,
-            7,
-            |d, t| phase(d.phases_ns.users_gp, t),
-            |a, b| a.phases_ns.users_gp.cmp(&b.phases_ns.users_gp),
-        ),
-        figures(
-            "refs",
-            8,
-            7,
-            |d, t| phase(d.phases_ns.users_refs, t),
-            |a, b| a.phases_ns.users_refs.cmp(&b.phases_ns.users_refs),
-        ),
-        figures(
-            "reqs GP",
-            8,
-            7,
-            |d, t| phase(d.phases_ns.reqs_gp, t),
-            |a, b| a.phases_ns.reqs_gp.cmp(&b.phases_ns.reqs_gp),
-        ),
-        figures(
-            "in flight",
-            10,
-            7,
-            |d, t| phase(d.phases_ns.reqs_io, t),
-            |a, b| a.phases_ns.reqs_io.cmp(&b.phases_ns.reqs_io),
-        ),
+            |a, b| grace_periods(a).cmp(&grace_periods(b)),
+        )
+        .largest_first(),
+        times!("users GP", 9, 7, |d: AioDrain| d.phases_ns.users_gp),
+        times!("refs", 8, 7, |d: AioDrain| d.phases_ns.users_refs),
+        times!("reqs GP", 8, 7, |d: AioDrain| d.phases_ns.reqs_gp),
+        times!("in flight", 10, 7, |d: AioDrain| d.phases_ns.reqs_io),
     ];
 
-    fn id(&self) -> RowId {
+    fn id(&self, _now_ns: u64) -> RowId {
         RowId::Drain(self.id)
     }
 
@@ -220,21 +133,28 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     }
 }
 
-/// One line that says which fill is which phase.
+/// One line that says which fill is which phase: all of them, in the widest form for which there is room.
 pub fn draw_legend(canvas: &mut Canvas<'_>, area: Rect, phases: &[Phase]) {
+    const ABBREVIATION: &str = "GP: grace period";
+    let words: usize = phases.iter().map(|p| p.short_name().len()).sum();
+    // Columns of a fill, gap after it, gap after a word.
+    let forms = [(2, 1, 2), (1, 1, 2), (1, 0, 1)];
+    let needed =
+        |(fill, inner, outer): &(u16, u16, u16)| words + phases.len() * usize::from(fill + inner + outer);
+    let room = usize::from(area.width.saturating_sub(1));
+    let form = forms
+        .iter()
+        .find(|form| needed(form) <= room + usize::from(form.2));
+    let (fill, inner, outer) = *form.unwrap_or(&forms[2]);
     let mut x = area.x + 1;
     for phase in phases {
+        canvas.repeat(x, area.y, fill, canvas.theme.fill(*phase), Role::Phase(*phase));
+        x += fill + inner;
         let word = phase.short_name();
-        if usize::from(area.right().saturating_sub(x)) < word.len() + 3 {
-            return;
-        }
-        canvas.repeat(x, area.y, 2, canvas.theme.fill(*phase), Role::Phase(*phase));
-        x += 3;
-        x += canvas.text(x, area.y, area.right().saturating_sub(x), word, Role::Dim) + 2;
+        x += canvas.text(x, area.y, area.right().saturating_sub(x), word, Role::Dim) + outer;
     }
-    let abbreviation = "GP: grace period";
-    if usize::from(area.right().saturating_sub(x)) >= abbreviation.len() {
-        canvas.text(x, area.y, area.right() - x, abbreviation, Role::Dim);
+    if usize::from(area.right().saturating_sub(x)) >= ABBREVIATION.len() {
+        canvas.text(x, area.y, area.right() - x, ABBREVIATION, Role::Dim);
     }
 }
 

@@ -11,6 +11,7 @@ use ratatui::layout::Rect;
 use serde_json::Value;
 
 fn title_and_facts(snapshot: &Snapshot, id: &RowId, unicode: bool) -> Option<(String, Vec<Fact>)> {
+    let now = snapshot.interval.end_ns;
     match id {
         RowId::Finding(name, subject) => snapshot
             .findings
@@ -20,22 +21,22 @@ fn title_and_facts(snapshot: &Snapshot, id: &RowId, unicode: bool) -> Option<(St
         RowId::InProgress(..) => snapshot
             .in_progress
             .iter()
-            .find(|p| p.id() == *id)
+            .find(|p| p.id(now) == *id)
             .map(|p| (format!("In progress: {}", p.owner), in_progress(p, unicode))),
         RowId::Probe(..) => snapshot
             .probes
             .iter()
-            .find(|p| p.id() == *id)
+            .find(|p| p.id(now) == *id)
             .map(|p| (format!("Probe: {}", p.hook), probe(p))),
         RowId::Device(..) | RowId::Owner(_) | RowId::Drain(_) => None,
     }
 }
 
 fn finding(finding: &Finding, unicode: bool) -> Vec<Fact> {
-    let (word, role) = theme::severity(finding.severity);
+    let (word, role) = theme::severity(finding);
     let mut facts = vec![
         Fact::with("severity", word, role),
-        Fact::new("finding", finding.text.clone()),
+        Fact::new("finding", format::micro(&finding.text, unicode)),
         Fact::new("name", finding.id.clone()),
     ];
     if finding.cost > 0.0 && finding.cost.is_finite() {

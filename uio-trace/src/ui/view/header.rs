@@ -1,8 +1,10 @@
 //! The two lines above every screen and the one below.
 
+use crate::ui::arrange;
 use crate::ui::canvas::Canvas;
 use crate::ui::format;
 use crate::ui::keymap;
+use crate::ui::layout::Target;
 use crate::ui::state::{Screen, State};
 use crate::ui::text;
 use crate::ui::theme::Role;
@@ -76,7 +78,9 @@ fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         } else {
             Role::Plain
         };
-        x += canvas.text(x, y, area.right() - x, &title, role);
+        let used = canvas.text(x, y, area.right() - x, &title, role);
+        canvas.target(Rect::new(x, y, used, 1), Target::Screen(screen));
+        x += used;
     }
     if let Some(frozen) = &state.frozen {
         let elapsed = frozen.interval.end_ns.saturating_sub(state.meta.started_ns);
@@ -86,27 +90,44 @@ fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     }
 }
 
+/// How many rows the filter lets through.
+fn found(state: &State) -> String {
+    let rows = arrange::rows(state, state.screen);
+    match rows {
+        0 => "no row".into(),
+        1 => "1 row".into(),
+        n => format!("{n} rows"),
+    }
+}
+
 /// Draws the filter being typed, a message, or what the keys do.
 pub fn draw_footer(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     let mut x = area.x + 1;
     if state.filter_before.is_some() {
         let typed = &state.view().filter;
+        let found = match typed.is_empty() {
+            true => String::new(),
+            false => found(state),
+        };
         let cursor = if canvas.theme.unicode { "▏" } else { "_" };
         let pieces = [
             ("filter: ", Role::Strong),
             (typed.as_str(), Role::Plain),
             (cursor, Role::Plain),
+            ("  ", Role::Plain),
+            (found.as_str(), Role::Dim),
         ];
         x += canvas.pieces(x, area.y, area.right() - x, &pieces) + 2;
     } else if let Some(message) = &state.message {
         canvas.text(x, area.y, area.width - 1, message, Role::Strong);
         return;
     }
-    for (key, word) in keymap::hints(state) {
+    for (key, word, action) in keymap::hints(state) {
         let needed = u16::try_from(text::width(&key) + 1 + text::width(word)).unwrap_or(u16::MAX);
         if x.saturating_add(needed) > area.right() {
             break;
         }
+        canvas.target(Rect::new(x, area.y, needed, 1), Target::Key(action));
         canvas.pieces(
             x,
             area.y,

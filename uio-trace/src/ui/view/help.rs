@@ -35,9 +35,7 @@ fn lines() -> Vec<Line> {
     lines.extend(Phase::ALL.into_iter().map(Line::Legend));
     lines.push(Line::Blank);
     lines.push(Line::Heading("Signs"));
-    lines.push(Line::Text(
-        "64.0 ms    before a histogram's bar: from here to the next",
-    ));
+    lines.push(Line::Text("64.0 ms    before a bar: from here to the next row's"));
     lines.push(Line::Text("-          not known, not measured here, or nothing"));
     lines.push(Line::Text("?          an end may be among the lost events"));
     lines.push(Line::Text("pre-trace  began before the trace: age not known"));

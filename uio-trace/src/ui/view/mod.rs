@@ -3,6 +3,7 @@
 pub mod aio;
 pub mod aio_detail;
 pub mod detail;
+pub mod findings;
 pub mod header;
 pub mod help;
 pub mod overview;
@@ -10,13 +11,15 @@ pub mod probes;
 pub mod refs;
 pub mod uio;
 pub mod uio_detail;
+pub mod uio_tables;
 
 use super::arrange::{self, Tabular};
-use super::canvas::{Canvas, split_top};
+use super::canvas::{Canvas, split_top, window};
+use super::layout::Layout;
 use super::state::{Detail, FOOTER_ROWS, HEADER_ROWS, MINIMUM_SIZE, RowId, Screen, State};
 use super::text;
 use super::theme::{Role, Theme};
-use super::widgets::table::Table;
+use super::widgets::table::{Clicks, Table};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -25,17 +28,28 @@ const PREVIEW_ROWS: u16 = 13;
 
 /// Draws the whole screen.
 pub fn draw(state: &State, buffer: &mut Buffer) {
-    let mut canvas = Canvas::new(buffer, Theme::new(&state.facts));
+    draw_all(&mut Canvas::new(buffer, Theme::new(&state.facts)), state);
+}
+
+/// What stands where on the screen that [`draw`] draws.
+pub fn layout(state: &State) -> Layout {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
+    let mut canvas = Canvas::recording(&mut buffer, Theme::new(&state.facts));
+    draw_all(&mut canvas, state);
+    canvas.into_layout()
+}
+
+fn draw_all(canvas: &mut Canvas<'_>, state: &State) {
     let area = canvas.area();
     if area.width < MINIMUM_SIZE.0 || area.height < MINIMUM_SIZE.1 {
-        too_small(&mut canvas, area);
+        too_small(canvas, area);
         return;
     }
     let (head, rest) = split_top(area, HEADER_ROWS);
     let (body, foot) = split_top(rest, rest.height.saturating_sub(FOOTER_ROWS));
-    header::draw(&mut canvas, head, state);
-    draw_body(&mut canvas, body, state);
-    header::draw_footer(&mut canvas, foot, state);
+    header::draw(canvas, head, state);
+    draw_body(canvas, body, state);
+    header::draw_footer(canvas, foot, state);
 }
 
 /// One line: what is needed, as much of it as there is room for.
@@ -94,22 +108,14 @@ fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &Deta
 
 /// Below a short list: the detail of the selected row, or of the first. Says whether there was room.
 fn draw_preview(canvas: &mut Canvas<'_>, area: Rect, state: &State, screen: Screen) -> bool {
-    let position = state.views[screen.index()]
-        .selection
-        .as_ref()
-        .map_or(0, |s| s.position);
+    let position = state.selected().unwrap_or(0);
     let (Some(id), Some(snapshot)) = (arrange::row_id(state, screen, position), state.shown()) else {
         return false;
     };
     if area.height < PREVIEW_ROWS {
         return false;
     }
-    let detail = Detail {
-        id,
-        snapshot: snapshot.clone(),
-        left: false,
-        cursor: 0,
-    };
+    let detail = Detail::new(id, snapshot.clone());
     draw_detail(canvas, area, state, &detail, false);
     true
 }
@@ -139,14 +145,22 @@ pub fn detail_note(detail: &Detail) -> &'static str {
     }
 }
 
-/// Right side of a list's heading: how many rows, which filter, which order.
-pub fn list_note<R: Tabular>(state: &State, screen: Screen) -> String {
+/// Right side of a list's heading: how many rows, which of them are in view when not all are (of a table whose heading
+/// and rows take `height` lines, and whose rows begin after `before` others of the list), which filter, which order.
+pub fn list_note<R: Tabular>(state: &State, screen: Screen, before: usize, height: u16) -> String {
     let view = &state.views[screen.index()];
     let symbols = Theme::new(&state.facts).symbols();
-    let mut note = if view.filter.is_empty() {
+    let (rows, height) = (view.order.len(), usize::from(height.saturating_sub(1)));
+    let mut note = String::new();
+    if rows > height && height > 0 {
+        let selected = state.selected().and_then(|s| s.checked_sub(before));
+        let first = window(view.top, selected, rows, height);
+        note = format!("{}{}{} of ", first + 1, symbols.to, first + height);
+    }
+    note += &if view.filter.is_empty() {
         format!("{}", view.total)
     } else {
-        format!("{} of {} with \"{}\"", view.order.len(), view.total, view.filter)
+        format!("{rows} of {} with \"{}\"", view.total, view.filter)
     };
     if let Some(column) = R::COLUMNS.get(view.sort_column) {
         let direction = if view.descending {
@@ -170,7 +184,8 @@ fn draw_list<'a, R: Tabular>(
     empty: &str,
 ) -> u16 {
     let view = &state.views[screen.index()];
-    let body = canvas.heading(area, title, &list_note::<R>(state, screen));
+    let note = list_note::<R>(state, screen, 0, area.height.saturating_sub(1));
+    let body = canvas.heading(area, title, &note);
     let rows: Vec<&R> = view.order.iter().filter_map(|position| row(*position)).collect();
     if rows.is_empty() {
         let empty = if view.total > 0 {
@@ -188,7 +203,10 @@ fn draw_list<'a, R: Tabular>(
         columns: R::COLUMNS,
         sort: Some((view.sort_column, view.descending)),
         rows: &rows,
-        selected: view.selection.as_ref().map(|s| s.position),
+        selected: state.selected(),
+        top: view.top,
+        clicks: Clicks::List(0),
+        filter: &view.filter,
     };
     1 + table.draw(canvas, body)
 }

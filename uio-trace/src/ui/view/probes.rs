@@ -1,13 +1,18 @@
 //! Probes: what works here and what not, and what was lost on the way.
 
 use crate::model::snapshot::{Loss, Probe, ProbeState};
-use crate::ui::arrange::{Align, Cell, Column, Tabular};
-use crate::ui::canvas::{Canvas, split_top};
+use crate::ui::arrange::Tabular;
+use crate::ui::canvas::{Canvas, halves, split_top};
+use crate::ui::column::{Cell, Column, names};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
-use crate::ui::theme::{self, Role, Theme};
+use crate::ui::theme::{self, Role};
+use crate::ui::widgets::facts::{self, Fact};
 use ratatui::layout::Rect;
 use std::cmp::Ordering;
+
+/// From this width on what the tool costs stands beside the losses.
+const COLUMNS_WITH_COST: u16 = 140;
 
 /// What needs attention first.
 fn rank(probe: &Probe) -> u8 {
@@ -29,28 +34,10 @@ fn note(probe: &Probe) -> String {
     }
 }
 
-const fn column(
-    title: &'static str,
-    width: (u16, u16),
-    priority: u8,
-    cell: fn(&Probe, &Theme) -> Cell,
-    compare: fn(&Probe, &Probe) -> Ordering,
-) -> Column<Probe> {
-    Column {
-        title,
-        align: Align::Left,
-        width,
-        priority,
-        descending: false,
-        cell,
-        compare,
-    }
-}
-
 impl Tabular for Probe {
     const DEFAULT_SORT: usize = 0;
     const COLUMNS: &'static [Column<Probe>] = &[
-        column(
+        Column::names(
             "state",
             (10, 10),
             0,
@@ -60,35 +47,23 @@ impl Tabular for Probe {
             },
             |a, b| rank(a).cmp(&rank(b)),
         ),
-        column(
-            "subject",
-            (10, 10),
-            2,
-            |p, _| Cell::plain(&p.subject),
-            |a, b| a.subject.cmp(&b.subject),
-        ),
-        column(
-            "hook",
-            (20, 40),
-            0,
-            |p, _| Cell::plain(&p.hook),
-            |a, b| a.hook.cmp(&b.hook),
-        ),
-        column(
+        names!("subject", (10, 10), 2, |p: Probe| &p.subject),
+        names!("hook", (20, 40), 0, |p: Probe| &p.hook),
+        Column::names(
             "method",
             (10, 10),
             1,
             |p, _| p.method.as_ref().map_or_else(Cell::none, Cell::plain),
             |a, b| a.method.cmp(&b.method),
         ),
-        column(
+        Column::names(
             "required",
             (9, 9),
             4,
             |p, _| Cell::plain(if p.required { "yes" } else { "no" }),
             |a, b| a.required.cmp(&b.required),
         ),
-        column(
+        Column::names(
             "note",
             (16, 120),
             3,
@@ -97,7 +72,7 @@ impl Tabular for Probe {
         ),
     ];
 
-    fn id(&self) -> RowId {
+    fn id(&self, _now_ns: u64) -> RowId {
         RowId::Probe(self.subject.clone(), self.hook.clone())
     }
 
@@ -116,8 +91,13 @@ impl Tabular for Probe {
 /// Draws the screen.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     let Some(snapshot) = state.shown() else { return };
-    let losses = loss_lines(&snapshot.loss);
-    let wanted = u16::try_from(losses.len())
+    let mut losses = loss_lines(&snapshot.loss);
+    if area.width < COLUMNS_WITH_COST {
+        let cost = format!("{}; {}", cpu(state), memory(state));
+        losses.push(Fact::new("cost", cost));
+    }
+    let lines = facts::lines(&losses, area.width, canvas.theme.unicode);
+    let wanted = u16::try_from(lines.len())
         .unwrap_or(u16::MAX)
         .saturating_add(1)
         .min(area.height / 2);
@@ -132,15 +112,53 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         row,
         "Nothing here: no probe was planned.",
     );
+    let (lower, cost) = if lower.width >= COLUMNS_WITH_COST {
+        halves(lower, 1)
+    } else {
+        (lower, Rect { width: 0, ..lower })
+    };
+    draw_cost(canvas, cost, state);
     let body = canvas.heading(lower, "Losses", "");
-    for (y, (label, text, role)) in (body.y..body.bottom()).zip(&losses) {
-        canvas.text(body.x + 2, y, 11, label, Role::Dim);
-        canvas.text(body.x + 14, y, body.width.saturating_sub(14), text, *role);
+    facts::draw(canvas, body, &losses, 0);
+}
+
+fn unknown() -> String {
+    "not known".into()
+}
+
+/// CPU time of the tool; that of its programs in the kernel is not part of it.
+fn cpu(state: &State) -> String {
+    state.own_cost.map_or_else(unknown, |share| {
+        format!("{} % of one CPU, without the programs", format::percent(share))
+    })
+}
+
+/// Memory of the tool that is in RAM.
+fn memory(state: &State) -> String {
+    state
+        .own_memory
+        .map_or_else(unknown, |bytes| format!("{:.1} MiB", bytes as f64 / 1_048_576.0))
+}
+
+/// What the tool itself takes.
+fn draw_cost(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
+    if area.width == 0 {
+        return;
     }
+    let rate = state
+        .rate
+        .map_or_else(unknown, |rate| format!("{} per second", format::rate(rate)));
+    let body = canvas.heading(area, "Cost of this tool", "");
+    let facts = [
+        Fact::new("CPU", cpu(state)),
+        Fact::new("memory", memory(state)),
+        Fact::new("events", rate),
+    ];
+    facts::draw(canvas, body, &facts, 0);
 }
 
 /// The counts and how they reconcile.
-fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
+fn loss_lines(loss: &Loss) -> Vec<Fact> {
     let n = format::count;
     let accounted = loss
         .aggregated
@@ -164,28 +182,31 @@ fn loss_lines(loss: &Loss) -> Vec<(&'static str, String, Role)> {
     }
     let queued = loss.submitted.saturating_sub(loss.decoded);
     let mut lines = vec![
-        ("seen", seen, Role::Plain),
-        (
+        Fact::new("seen", seen),
+        Fact::new(
             "submitted",
             format!(
-                "{} = {} decoded + {} queued",
+                "{} = {} decoded + {} waiting in the rings",
                 n(loss.submitted),
                 n(loss.decoded),
                 n(queued)
             ),
-            Role::Plain,
         ),
     ];
     if loss.dropped.is_empty() {
-        lines.push(("lost", "0".into(), Role::Good));
+        lines.push(Fact::with("lost", "0", Role::Good));
     }
     for (i, (reason, count)) in loss.dropped.iter().enumerate() {
         let label = if i == 0 { "lost" } else { "" };
-        lines.push((label, format!("{} {reason}", n(*count)), Role::Critical));
+        lines.push(Fact::with(
+            label,
+            format!("{} {reason}", n(*count)),
+            Role::Critical,
+        ));
     }
     if loss.uncertain > 0 {
         let text = format!("{} open intervals may have lost their end", n(loss.uncertain));
-        lines.push(("uncertain", text, Role::Warning));
+        lines.push(Fact::with("uncertain", text, Role::Warning));
     }
     lines
 }

@@ -1,104 +1,46 @@
 //! percpu_refs by owner: kills, switches, grace periods, and those that never finish.
 
 use super::super::widgets::facts::{self, Fact};
-use crate::model::snapshot::{Histogram, RefOwner};
-use crate::ui::arrange::{Align, Cell, Column, Tabular};
+use crate::model::findings::not_traced;
+use crate::model::history::RefSample;
+use crate::model::snapshot::{Histogram, InProgress, RefOwner};
+use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, halves, split_top};
+use crate::ui::column::{Cell, Column, counts, names, times, unsorted};
 use crate::ui::format;
 use crate::ui::state::{Detail, RowId, Screen, State};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::Role;
 use crate::ui::widgets::histogram;
+use crate::ui::widgets::sparkline::{self, Plot};
+use crate::ui::widgets::table::{Clicks, Table};
 use ratatui::layout::Rect;
-use std::cmp::Ordering;
 
-fn figure(histogram: &Histogram, ns: u64, theme: &Theme) -> Cell {
-    match histogram.count {
-        0 => Cell::none(),
-        _ => Cell::plain(format::duration(ns, theme.unicode)),
-    }
-}
-
-const fn figures(
-    title: &'static str,
-    width: u16,
-    priority: u8,
-    cell: fn(&RefOwner, &Theme) -> Cell,
-    compare: fn(&RefOwner, &RefOwner) -> Ordering,
-) -> Column<RefOwner> {
-    Column {
-        title,
-        align: Align::Right,
-        width: (width, width),
-        priority,
-        descending: true,
-        cell,
-        compare,
-    }
-}
-
-const fn names(
-    title: &'static str,
-    width: (u16, u16),
-    priority: u8,
-    cell: fn(&RefOwner, &Theme) -> Cell,
-    compare: fn(&RefOwner, &RefOwner) -> Ordering,
-) -> Column<RefOwner> {
-    Column {
-        title,
-        align: Align::Left,
-        width,
-        priority,
-        descending: false,
-        cell,
-        compare,
-    }
+/// A figure of a histogram, unless that is empty.
+fn known(histogram: &Histogram, ns: u64) -> Option<u64> {
+    (histogram.count > 0).then_some(ns)
 }
 
 impl Tabular for RefOwner {
     const DEFAULT_SORT: usize = 1;
     const COLUMNS: &'static [Column<RefOwner>] = &[
-        names(
-            "owner",
-            (16, 32),
-            0,
-            |o, _| Cell::plain(&o.owner),
-            |a, b| a.owner.cmp(&b.owner),
-        ),
-        figures(
-            "kills",
-            6,
-            0,
-            |o, _| Cell::plain(format::count(o.kills)),
-            |a, b| a.kills.cmp(&b.kills),
-        ),
-        figures(
-            "switches",
-            9,
-            4,
-            |o, _| Cell::plain(format::count(o.switches)),
-            |a, b| a.switches.cmp(&b.switches),
-        ),
-        figures(
+        names!("owner", (16, 32), 0, |o: RefOwner| &o.owner),
+        counts!("kills", 6, 0, |o: RefOwner| o.kills),
+        counts!("switches", 9, 4, |o: RefOwner| o.switches),
+        Column::figures(
             "released",
             9,
             5,
-            |o, _| {
-                o.released
-                    .map_or_else(Cell::none, |n| Cell::plain(format::count(n)))
-            },
+            |o, _| o.released.map_or_else(Cell::none, Cell::count),
             |a, b| a.released.cmp(&b.released),
         ),
-        figures(
+        Column::figures(
             "dying",
             6,
             0,
-            |o, _| match o.dying {
-                0 => Cell::plain("0"),
-                n => Cell::Text(format::count(n), Role::Warning),
-            },
+            |o, _| Cell::bad_count(o.dying),
             |a, b| a.dying.cmp(&b.dying),
         ),
-        figures(
+        Column::figures(
             "oldest",
             8,
             1,
@@ -109,49 +51,28 @@ impl Tabular for RefOwner {
             },
             |a, b| a.oldest_dying_ns.cmp(&b.oldest_dying_ns),
         ),
-        figures(
-            "GP p50",
-            8,
-            3,
-            |o, t| figure(&o.grace_period_ns, o.grace_period_ns.p50, t),
-            |a, b| a.grace_period_ns.p50.cmp(&b.grace_period_ns.p50),
-        ),
-        figures(
-            "GP p99",
-            8,
-            1,
-            |o, t| figure(&o.grace_period_ns, o.grace_period_ns.p99, t),
-            |a, b| a.grace_period_ns.p99.cmp(&b.grace_period_ns.p99),
-        ),
-        figures(
-            "GP max",
-            8,
-            6,
-            |o, t| figure(&o.grace_period_ns, o.grace_period_ns.max, t),
-            |a, b| a.grace_period_ns.max.cmp(&b.grace_period_ns.max),
-        ),
-        figures(
-            "drain p50",
-            10,
-            6,
-            |o, t| figure(&o.drain_ns, o.drain_ns.p50, t),
-            |a, b| a.drain_ns.p50.cmp(&b.drain_ns.p50),
-        ),
-        figures(
-            "drain p99",
-            10,
-            2,
-            |o, t| figure(&o.drain_ns, o.drain_ns.p99, t),
-            |a, b| a.drain_ns.p99.cmp(&b.drain_ns.p99),
-        ),
-        names(
-            "release",
-            (12, 40),
-            7,
-            |o, _| Cell::plain(&o.release),
-            |a, b| a.release.cmp(&b.release),
-        ),
-        names(
+        times!("GP p50", 8, 3, |o: RefOwner| known(
+            &o.grace_period_ns,
+            o.grace_period_ns.p50
+        )),
+        times!("GP p99", 8, 1, |o: RefOwner| known(
+            &o.grace_period_ns,
+            o.grace_period_ns.p99
+        )),
+        times!("GP max", 8, 6, |o: RefOwner| known(
+            &o.grace_period_ns,
+            o.grace_period_ns.max
+        )),
+        times!("drain p50", 10, 6, |o: RefOwner| known(
+            &o.drain_ns,
+            o.drain_ns.p50
+        )),
+        times!("drain p99", 10, 2, |o: RefOwner| known(
+            &o.drain_ns,
+            o.drain_ns.p99
+        )),
+        names!("release", (12, 40), 7, |o: RefOwner| &o.release),
+        Column::names(
             "last killer",
             (12, 28),
             8,
@@ -160,7 +81,7 @@ impl Tabular for RefOwner {
         ),
     ];
 
-    fn id(&self) -> RowId {
+    fn id(&self, _now_ns: u64) -> RowId {
         RowId::Owner(self.release.clone())
     }
 
@@ -180,8 +101,11 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     } else {
         "percpu_refs"
     };
-    let empty = "Nothing here: no percpu_ref was killed or switched.";
-    let used = super::draw_list(canvas, area, state, Screen::Refs, title, row, empty);
+    let empty = match not_traced(snapshot, "percpu_ref") {
+        Some(why) => format!("percpu_refs are not traced: {why}"),
+        None => "Nothing here: no percpu_ref was killed or switched.".to_owned(),
+    };
+    let used = super::draw_list(canvas, area, state, Screen::Refs, title, row, &empty);
     super::draw_preview(canvas, split_top(area, used).1, state, Screen::Refs);
 }
 
@@ -222,7 +146,13 @@ fn facts_of(owner: &RefOwner, unicode: bool) -> Vec<Fact> {
     facts
 }
 
-/// Draws an owner: what happened, grace period beside drain, and the settings that explain them.
+/// Rows of the plots over time with their heading.
+const HISTORY_ROWS: u16 = 4;
+/// Rows left for the histograms before other panels get any.
+const HISTOGRAM_ROWS: u16 = 7;
+
+/// Draws an owner: what happened, grace period beside drain, switches over time, refs that are dying now, and the
+/// settings that explain grace periods.
 pub fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &Detail, release: &str) {
     let Some(owner) = detail.snapshot.ref_owners.iter().find(|o| o.release == release) else {
         return;
@@ -234,18 +164,80 @@ pub fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &
         .meta
         .rcu
         .iter()
-        .map(|(name, value)| Fact::new(name.clone(), value.clone()))
+        .map(|(name, value)| crate::format::kernel_setting(name, value))
+        .map(|(label, text)| Fact::new(label, text))
         .collect();
-    let wanted = u16::try_from(settings.len())
-        .unwrap_or(u16::MAX)
-        .saturating_add(1);
-    let rcu_rows = if settings.is_empty() || rest.height < wanted.saturating_add(8) {
-        0
-    } else {
-        wanted
+    let dying: Vec<&InProgress> = detail
+        .snapshot
+        .in_progress
+        .iter()
+        .filter(|p| p.subject == "percpu_ref" && p.detail == release)
+        .collect();
+    let history = detail.snapshot.history.owner(release).len() > 0;
+
+    let panel = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(1);
+    let mut spare = rest.height.saturating_sub(HISTOGRAM_ROWS);
+    let mut share = |wanted: bool, rows: u16, least: u16| {
+        let granted = if wanted && spare >= least {
+            rows.min(spare)
+        } else {
+            0
+        };
+        spare -= granted;
+        granted
     };
-    let (histograms, rcu) = split_top(rest, rest.height - rcu_rows);
-    let (left, right) = halves(histograms, 1);
+    let dying_rows = share(!dying.is_empty(), panel(dying.len() + 1).min(8), 3);
+    let history_rows = share(history, HISTORY_ROWS, HISTORY_ROWS);
+    let rcu_rows = share(!settings.is_empty(), panel(settings.len()), panel(settings.len()));
+    let below = dying_rows + history_rows + rcu_rows;
+    let (histograms, rest) = split_top(rest, rest.height - below);
+    let (history_area, rest) = split_top(rest, history_rows);
+    let (dying_area, rcu) = split_top(rest, dying_rows);
+
+    draw_histograms(canvas, histograms, owner);
+    if history_rows > 0 {
+        draw_history(canvas, history_area, detail, release);
+    }
+    if dying_rows > 0 {
+        let note = format!("{}, oldest first", dying.len());
+        let inner = canvas.heading(dying_area, "Dying", &note);
+        Table {
+            columns: DYING,
+            sort: None,
+            rows: &dying,
+            selected: None,
+            top: 0,
+            clicks: Clicks::None,
+            filter: "",
+        }
+        .draw(canvas, inner);
+    }
+    if rcu_rows > 0 {
+        let inner = canvas.heading(rcu, "Settings of this kernel", "");
+        facts::draw(canvas, inner, &settings, 0);
+    }
+}
+
+const DYING: &[Column<InProgress>] = &[
+    Column::figures(
+        "age",
+        9,
+        0,
+        |p: &InProgress, t| Cell::time_if(p.age_ns, t),
+        unsorted,
+    ),
+    names!("waits for", (12, 20), 0, |p: InProgress| &p.phase),
+    Column::names(
+        "killed by",
+        (14, 32),
+        0,
+        |p, _| Cell::plain(super::process(&p.comm, p.tgid, p.tid)),
+        unsorted,
+    ),
+];
+
+fn draw_histograms(canvas: &mut Canvas<'_>, area: Rect, owner: &RefOwner) {
+    let (left, right) = halves(area, 1);
     let count = |h: &Histogram| format::count(h.count);
     let inner = canvas.heading(left, "Kill to switched", &count(&owner.grace_period_ns));
     histogram::draw(canvas, inner, Some(&owner.grace_period_ns), "none", Role::Bar);
@@ -256,8 +248,41 @@ pub fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &
         "release not traced"
     };
     histogram::draw(canvas, inner, Some(&owner.drain_ns), absent, Role::WaitBar);
-    if rcu_rows > 0 {
-        let inner = canvas.heading(rcu, "RCU on this kernel", "");
-        facts::draw(canvas, inner, &settings, 0);
+}
+
+/// Kills and switches per second.
+fn draw_history(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, release: &str) {
+    let history = &detail.snapshot.history;
+    let samples = history.owner(release).len();
+    let newest = history
+        .spans
+        .iter()
+        .skip(history.spans.len().saturating_sub(samples));
+    let seconds: Vec<f64> = newest.map(|span| span.duration_ns as f64 / 1e9).collect();
+    let per_second = |pick: fn(RefSample) -> u32| -> Vec<f64> {
+        let rates = history.owner(release).zip(&seconds);
+        rates.map(|(sample, s)| f64::from(pick(sample)) / s).collect()
+    };
+    let (left, right) = halves(area, 1);
+    let plots = [
+        (left, "Killed per second", per_second(|s| s.kills), Role::WaitBar),
+        (
+            right,
+            "Switched per second",
+            per_second(|s| s.switches),
+            Role::Bar,
+        ),
+    ];
+    for (area, title, samples, role) in plots {
+        let most = samples.iter().copied().fold(0.0, f64::max);
+        let plot = Plot {
+            title,
+            now: format!("now {}", format::rate(samples.last().copied().unwrap_or(0.0))),
+            samples: &samples,
+            ceiling: most,
+            ceiling_text: format::rate(most),
+            role,
+        };
+        sparkline::panel(canvas, area, &plot, |n| history.reach_ns(n));
     }
 }

@@ -1,14 +1,15 @@
 //! UIO devices: who is serialised by its info_lock.
 
+use crate::model::history::{History, LockSample};
 use crate::model::snapshot::{Histogram, UioDevice, UioLock};
-use crate::ui::arrange::{Align, Cell, Column, Tabular};
+use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, split_top};
+use crate::ui::column::{Cell, Column, counts, times};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::Role;
 use crate::ui::widgets::histogram;
 use ratatui::layout::Rect;
-use std::cmp::Ordering;
 
 /// Percentiles of a device's operations together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,8 @@ pub struct DeviceRow {
     pub utilization: Option<f64>,
     /// Mean number of waiting threads.
     pub mean_waiters: f64,
+    /// The lock in the last second or so; `None`: it was never used.
+    pub now: Option<LockSample>,
     /// Operations.
     pub ops: u64,
     /// Operations per second; NaN when the stretch has no length.
@@ -91,6 +94,7 @@ impl DeviceRow {
             lock: device.lock,
             utilization: device.utilization,
             mean_waiters: device.mean_waiters,
+            now: None,
             ops,
             rate: ops as f64 * 1e9 / duration_ns as f64,
             contended: device.ops.iter().map(|o| o.contended).sum(),
@@ -100,6 +104,17 @@ impl DeviceRow {
             hold: Figures::new(device.ops.iter().filter_map(|o| o.hold_ns.as_ref())),
             driver_wait_ns: device.driver_wait_ns,
         }
+    }
+
+    /// With what the history ends with.
+    pub fn with_now(self, history: &History) -> DeviceRow {
+        let now = history.device(self.minor, self.generation).next_back();
+        DeviceRow { now, ..self }
+    }
+
+    /// Threads waiting now; -1 when the lock was never used.
+    fn waiting_now(&self) -> f32 {
+        self.now.map_or(-1.0, |now| now.waiting)
     }
 
     fn contended_share(&self) -> f64 {
@@ -129,177 +144,98 @@ fn held_role(share: f64) -> Role {
     }
 }
 
-fn time(ns: Option<u64>, theme: &Theme) -> Cell {
-    ns.map_or_else(Cell::none, |ns| Cell::plain(format::duration(ns, theme.unicode)))
-}
-
-/// A column of durations.
-const fn duration_column(
-    title: &'static str,
-    priority: u8,
-    cell: fn(&DeviceRow, &Theme) -> Cell,
-    compare: fn(&DeviceRow, &DeviceRow) -> Ordering,
-) -> Column<DeviceRow> {
-    Column {
-        title,
-        align: Align::Right,
-        width: (9, 9),
-        priority,
-        descending: true,
-        cell,
-        compare,
-    }
-}
-
 impl Tabular for DeviceRow {
     const DEFAULT_SORT: usize = 4;
     const COLUMNS: &'static [Column<DeviceRow>] = &[
-        Column {
-            title: "device",
-            align: Align::Left,
-            width: (7, 14),
-            priority: 0,
-            descending: false,
-            cell: |d, _| match d.gone {
+        Column::names(
+            "device",
+            (7, 14),
+            0,
+            |d, _| match d.gone {
                 true => Cell::Text(format!("{} gone", d.label), Role::Dim),
                 false => Cell::plain(&d.label),
             },
-            compare: |a, b| (a.minor, a.generation).cmp(&(b.minor, b.generation)),
-        },
-        Column {
-            title: "name",
-            align: Align::Left,
-            width: (8, 40),
-            priority: 2,
-            descending: false,
-            cell: |d, _| d.name.as_ref().map_or_else(Cell::none, Cell::plain),
-            compare: |a, b| a.name.cmp(&b.name),
-        },
-        Column {
-            title: "lock",
-            align: Align::Left,
-            width: (6, 6),
-            priority: 7,
-            descending: false,
-            cell: |d, _| Cell::plain(lock_name(d.lock)),
-            compare: |a, b| lock_name(a.lock).cmp(lock_name(b.lock)),
-        },
-        Column {
-            title: "held %",
-            align: Align::Right,
-            width: (7, 7),
-            priority: 0,
-            descending: true,
-            cell: |d, _| {
+            |a, b| (a.minor, a.generation).cmp(&(b.minor, b.generation)),
+        ),
+        Column::names(
+            "name",
+            (8, 40),
+            2,
+            |d, _| d.name.as_ref().map_or_else(Cell::none, Cell::plain),
+            |a, b| a.name.cmp(&b.name),
+        ),
+        Column::names(
+            "lock",
+            (6, 6),
+            7,
+            |d, _| Cell::plain(lock_name(d.lock)),
+            |a, b| lock_name(a.lock).cmp(lock_name(b.lock)),
+        ),
+        Column::figures(
+            "held %",
+            7,
+            0,
+            |d, _| {
                 d.utilization.map_or_else(Cell::none, |share| {
                     Cell::Text(format::percent(share), held_role(share))
                 })
             },
-            compare: |a, b| {
+            |a, b| {
                 a.utilization
                     .unwrap_or(-1.0)
                     .total_cmp(&b.utilization.unwrap_or(-1.0))
             },
-        },
-        Column {
-            title: "waiting",
-            align: Align::Right,
-            width: (8, 8),
-            priority: 0,
-            descending: true,
-            cell: |d, _| Cell::plain(format!("{:.2}", d.mean_waiters)),
-            compare: |a, b| a.mean_waiters.total_cmp(&b.mean_waiters),
-        },
-        Column {
-            title: "ops",
-            align: Align::Right,
-            width: (6, 6),
-            priority: 1,
-            descending: true,
-            cell: |d, _| Cell::plain(format::count(d.ops)),
-            compare: |a, b| a.ops.cmp(&b.ops),
-        },
-        Column {
-            title: "ops/s",
-            align: Align::Right,
-            width: (6, 6),
-            priority: 6,
-            descending: true,
-            cell: |d, _| Cell::plain(format::rate(d.rate)),
-            compare: |a, b| a.rate.total_cmp(&b.rate),
-        },
-        Column {
-            title: "contd %",
-            align: Align::Right,
-            width: (8, 8),
-            priority: 3,
-            descending: true,
-            cell: |d, _| Cell::plain(format::percent_of(d.contended, d.ops)),
-            compare: |a, b| a.contended_share().total_cmp(&b.contended_share()),
-        },
-        Column {
-            title: "errors",
-            align: Align::Right,
-            width: (7, 7),
-            priority: 5,
-            descending: true,
-            cell: |d, _| match d.errors {
-                0 => Cell::plain("0"),
-                n => Cell::Text(format::count(n), Role::Warning),
-            },
-            compare: |a, b| a.errors.cmp(&b.errors),
-        },
-        duration_column(
-            "wait p50",
-            4,
-            |d, theme| time(d.wait.map(|f| f.p50), theme),
-            |a, b| a.wait.map(|f| f.p50).cmp(&b.wait.map(|f| f.p50)),
         ),
-        duration_column(
-            "wait p99",
-            1,
-            |d, theme| time(d.wait.map(|f| f.p99), theme),
-            |a, b| a.wait.map(|f| f.p99).cmp(&b.wait.map(|f| f.p99)),
-        ),
-        duration_column(
-            "wait max",
-            6,
-            |d, theme| time(d.wait.map(|f| f.max), theme),
-            |a, b| a.wait.map(|f| f.max).cmp(&b.wait.map(|f| f.max)),
-        ),
-        duration_column(
-            "hold p50",
-            2,
-            |d, theme| time(d.hold.map(|f| f.p50), theme),
-            |a, b| a.hold.map(|f| f.p50).cmp(&b.hold.map(|f| f.p50)),
-        ),
-        duration_column(
-            "hold p99",
-            5,
-            |d, theme| time(d.hold.map(|f| f.p99), theme),
-            |a, b| a.hold.map(|f| f.p99).cmp(&b.hold.map(|f| f.p99)),
-        ),
-        duration_column(
-            "hold max",
+        Column::figures(
+            "waiting",
             8,
-            |d, theme| time(d.hold.map(|f| f.max), theme),
-            |a, b| a.hold.map(|f| f.max).cmp(&b.hold.map(|f| f.max)),
+            0,
+            |d, _| Cell::plain(format!("{:.2}", d.mean_waiters)),
+            |a, b| a.mean_waiters.total_cmp(&b.mean_waiters),
         ),
-        duration_column(
-            "lat p99",
-            8,
-            |d, theme| time(d.latency.map(|f| f.p99), theme),
-            |a, b| a.latency.map(|f| f.p99).cmp(&b.latency.map(|f| f.p99)),
-        ),
-        duration_column(
-            "drv wait",
+        Column::figures(
+            "wait now",
             9,
-            |d, theme| time(Some(d.driver_wait_ns), theme),
-            |a, b| a.driver_wait_ns.cmp(&b.driver_wait_ns),
+            3,
+            |d, _| {
+                d.now
+                    .map_or_else(Cell::none, |now| Cell::plain(format!("{:.2}", now.waiting)))
+            },
+            |a, b| a.waiting_now().total_cmp(&b.waiting_now()),
         ),
+        counts!("ops", 6, 1, |d: DeviceRow| d.ops),
+        Column::figures(
+            "ops/s",
+            6,
+            6,
+            |d, _| Cell::plain(format::rate(d.rate)),
+            |a, b| a.rate.total_cmp(&b.rate),
+        ),
+        Column::figures(
+            "contd %",
+            8,
+            3,
+            |d, _| Cell::plain(format::percent_of(d.contended, d.ops)),
+            |a, b| a.contended_share().total_cmp(&b.contended_share()),
+        ),
+        Column::figures(
+            "errors",
+            7,
+            5,
+            |d, _| Cell::bad_count(d.errors),
+            |a, b| a.errors.cmp(&b.errors),
+        ),
+        times!("wait p50", 9, 4, |d: DeviceRow| d.wait.map(|f| f.p50)),
+        times!("wait p99", 9, 1, |d: DeviceRow| d.wait.map(|f| f.p99)),
+        times!("wait max", 9, 6, |d: DeviceRow| d.wait.map(|f| f.max)),
+        times!("hold p50", 9, 2, |d: DeviceRow| d.hold.map(|f| f.p50)),
+        times!("hold p99", 9, 5, |d: DeviceRow| d.hold.map(|f| f.p99)),
+        times!("hold max", 9, 8, |d: DeviceRow| d.hold.map(|f| f.max)),
+        times!("lat p99", 9, 8, |d: DeviceRow| d.latency.map(|f| f.p99)),
+        times!("drv wait", 9, 9, |d: DeviceRow| Some(d.driver_wait_ns)),
     ];
 
-    fn id(&self) -> RowId {
+    fn id(&self, _now_ns: u64) -> RowId {
         RowId::Device(self.minor, self.generation)
     }
 

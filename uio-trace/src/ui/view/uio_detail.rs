@@ -1,22 +1,32 @@
 //! A UIO device: wait beside hold, its operations, and the slowest of them with who held the lock.
 
 use super::uio::{label, lock_name};
-use crate::model::snapshot::{Blocker, Histogram, SlowOp, Snapshot, UioDevice, UioOpFigures};
-use crate::ui::arrange::{Align, Cell, Column};
+use super::uio_tables::{BLOCKERS, OPS, OpRow, SLOW};
+use crate::model::snapshot::{Blocker, Finding, SlowOp, Snapshot, UioDevice};
 use crate::ui::canvas::{Canvas, halves, split_top};
 use crate::ui::format;
 use crate::ui::state::Detail;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::text;
+use crate::ui::theme::{self, Role};
 use crate::ui::widgets::histogram;
-use crate::ui::widgets::table::Table;
+use crate::ui::widgets::sparkline::{self, Plot};
+use crate::ui::widgets::table::{Clicks, Table};
 use ratatui::layout::Rect;
-use std::cmp::Ordering;
 
 /// Rows for the histograms with their heading: at least, and before other panels get any.
 const LEAST_HISTOGRAM_ROWS: u16 = 5;
-const HISTOGRAM_ROWS: u16 = 9;
+const HISTOGRAM_ROWS: u16 = 6;
 /// A panel smaller than this says too little.
 const LEAST_PANEL_ROWS: u16 = 3;
+
+/// Rows of the plots over time, with their heading, where there is little and where there is enough room.
+const PLOT_ROWS: (u16, u16) = (3, 6);
+/// Rows below the facts that are enough.
+const MANY_ROWS: u16 = 40;
+/// A histogram narrower than this has a short heading.
+const NARROW: u16 = 36;
+/// Rows of the body from which the findings about the device are shown in it.
+const ROWS_WITH_FINDINGS: u16 = 16;
 
 /// The device in a snapshot.
 pub fn device(snapshot: &Snapshot, minor: u32, generation: u32) -> Option<&UioDevice> {
@@ -24,172 +34,6 @@ pub fn device(snapshot: &Snapshot, minor: u32, generation: u32) -> Option<&UioDe
         .uio_devices
         .iter()
         .find(|d| d.minor == minor && d.generation == generation)
-}
-
-/// A row of the operations: one of them, or all together.
-struct OpRow {
-    op: String,
-    count: u64,
-    errors: String,
-    contended: u64,
-    latency: Option<Histogram>,
-    wait: Option<Histogram>,
-    hold: Option<Histogram>,
-}
-
-impl OpRow {
-    fn all(ops: &[UioOpFigures]) -> OpRow {
-        let any_wait = ops.iter().any(|o| o.wait_ns.is_some());
-        OpRow {
-            op: "all".into(),
-            count: ops.iter().map(|o| o.count).sum(),
-            errors: errors(ops.iter()),
-            contended: ops.iter().map(|o| o.contended).sum(),
-            latency: Some(histogram::sum(ops.iter().map(|o| &o.latency_ns))),
-            wait: any_wait.then(|| histogram::sum(ops.iter().filter_map(|o| o.wait_ns.as_ref()))),
-            hold: Some(histogram::sum(ops.iter().filter_map(|o| o.hold_ns.as_ref()))),
-        }
-    }
-
-    fn one(op: &UioOpFigures) -> OpRow {
-        OpRow {
-            op: op.op.clone(),
-            count: op.count,
-            errors: errors(std::iter::once(op)),
-            contended: op.contended,
-            latency: Some(op.latency_ns.clone()),
-            wait: op.wait_ns.clone(),
-            hold: op.hold_ns.clone(),
-        }
-    }
-}
-
-/// `12 EIO, 3 EINVAL`, most frequent first; `0` when there is none.
-fn errors<'a>(ops: impl Iterator<Item = &'a UioOpFigures>) -> String {
-    let mut sums: Vec<(String, u64)> = Vec::new();
-    for (name, count) in ops.flat_map(|o| &o.errors) {
-        match sums.iter_mut().find(|(n, _)| n == name) {
-            Some((_, sum)) => *sum += count,
-            None => sums.push((name.clone(), *count)),
-        }
-    }
-    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    if sums.is_empty() {
-        return "0".into();
-    }
-    sums.iter()
-        .map(|(name, n)| format!("{} {name}", format::count(*n)))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn figure(histogram: Option<&Histogram>, get: fn(&Histogram) -> u64, theme: &Theme) -> Cell {
-    match histogram.filter(|h| h.count > 0) {
-        Some(h) => Cell::plain(format::duration(get(h), theme.unicode)),
-        None => Cell::none(),
-    }
-}
-
-/// The operations stay in their order.
-fn unsorted<R>(_: &R, _: &R) -> Ordering {
-    Ordering::Equal
-}
-
-const fn column<R>(
-    title: &'static str,
-    align: Align,
-    width: (u16, u16),
-    priority: u8,
-    cell: fn(&R, &Theme) -> Cell,
-) -> Column<R> {
-    Column {
-        title,
-        align,
-        width,
-        priority,
-        descending: false,
-        cell,
-        compare: unsorted,
-    }
-}
-
-const OPS: &[Column<OpRow>] = &[
-    column("operation", Align::Left, (12, 12), 0, |o: &OpRow, _| {
-        Cell::plain(&o.op)
-    }),
-    column("ops", Align::Right, (6, 6), 0, |o, _| {
-        Cell::plain(format::count(o.count))
-    }),
-    column("contd", Align::Right, (6, 6), 1, |o, _| {
-        Cell::plain(format::count(o.contended))
-    }),
-    column("lat p50", Align::Right, (8, 8), 5, |o, t| {
-        figure(o.latency.as_ref(), |h| h.p50, t)
-    }),
-    column("lat p99", Align::Right, (8, 8), 2, |o, t| {
-        figure(o.latency.as_ref(), |h| h.p99, t)
-    }),
-    column("wait p50", Align::Right, (8, 8), 4, |o, t| {
-        figure(o.wait.as_ref(), |h| h.p50, t)
-    }),
-    column("wait p99", Align::Right, (8, 8), 1, |o, t| {
-        figure(o.wait.as_ref(), |h| h.p99, t)
-    }),
-    column("wait max", Align::Right, (8, 8), 6, |o, t| {
-        figure(o.wait.as_ref(), |h| h.max, t)
-    }),
-    column("hold p50", Align::Right, (8, 8), 4, |o, t| {
-        figure(o.hold.as_ref(), |h| h.p50, t)
-    }),
-    column("hold p99", Align::Right, (8, 8), 1, |o, t| {
-        figure(o.hold.as_ref(), |h| h.p99, t)
-    }),
-    column("hold max", Align::Right, (8, 8), 6, |o, t| {
-        figure(o.hold.as_ref(), |h| h.max, t)
-    }),
-    column("errors", Align::Left, (6, 40), 3, |o, _| {
-        match o.errors.as_str() {
-            "0" => Cell::plain("0"),
-            errors => Cell::Text(errors.to_owned(), Role::Warning),
-        }
-    }),
-];
-
-const SLOW: &[Column<SlowOp>] = &[
-    column("latency", Align::Right, (8, 8), 0, |s: &SlowOp, t| {
-        time(s.latency_ns, t)
-    }),
-    column("wait", Align::Right, (8, 8), 0, |s, t| time(s.wait_ns, t)),
-    column("hold", Align::Right, (8, 8), 1, |s, t| time(s.hold_ns, t)),
-    column("drv wait", Align::Right, (8, 8), 3, |s, t| {
-        time(s.driver_wait_ns, t)
-    }),
-    column("operation", Align::Left, (10, 12), 2, |s, _| Cell::plain(&s.op)),
-    column("process", Align::Left, (12, 32), 0, |s, _| {
-        Cell::plain(super::process(&s.comm, s.tgid, s.tid))
-    }),
-    column("behind (holder)", Align::Left, (15, 40), 1, |s, _| {
-        s.holder.as_ref().map_or_else(Cell::none, Cell::plain)
-    }),
-];
-
-const BLOCKERS: &[Column<Blocker>] = &[
-    column("wait sum", Align::Right, (8, 8), 0, |b: &Blocker, t| {
-        time(b.wait_ns, t)
-    }),
-    column("waits", Align::Right, (6, 6), 0, |b, _| {
-        Cell::plain(format::count(b.count))
-    }),
-    column("holder", Align::Left, (16, 40), 0, |b, _| {
-        Cell::plain(super::process(&b.comm, b.tgid, b.tid))
-    }),
-    column("in", Align::Left, (12, 12), 1, |b, _| {
-        b.op.as_ref().map_or_else(Cell::none, Cell::plain)
-    }),
-];
-
-fn time(ns: u64, theme: &Theme) -> Cell {
-    Cell::plain(format::duration(ns, theme.unicode))
 }
 
 /// Draws the detail of the device with this minor and generation.
@@ -211,7 +55,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
         .collect();
     let blockers: Vec<&Blocker> = device.blockers.iter().collect();
 
-    // Operations want all their rows, histograms enough for a shape; holders and slow operations share the rest.
+    // Operations want all their rows, histograms enough for a shape; the others share the rest.
     let panel = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2);
     let operations = panel(rows.len()).min(body.height.saturating_sub(LEAST_HISTOGRAM_ROWS).max(4));
     let mut spare = body.height.saturating_sub(operations + HISTOGRAM_ROWS);
@@ -225,14 +69,23 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
         spare -= granted;
         granted
     };
+    let samples = detail.snapshot.history.device(key.0, key.1).len();
+    let history_rows = match body.height {
+        MANY_ROWS.. => share(samples.min(4), PLOT_ROWS.1),
+        _ => share(samples.min(1), PLOT_ROWS.0),
+    };
     let blocker_rows = share(blockers.len(), 7);
     let slow_rows = share(slow.len(), 14);
-    let below = operations + blocker_rows + slow_rows;
+    let below = operations + history_rows + blocker_rows + slow_rows;
     let (histograms, rest) = split_top(body, body.height.saturating_sub(below));
+    let (history, rest) = split_top(rest, history_rows);
     let (operations, rest) = split_top(rest, operations);
     let (blocker_area, slow_area) = split_top(rest, blocker_rows);
 
     draw_histograms(canvas, histograms, &rows[cursor]);
+    if history_rows > 0 {
+        draw_history(canvas, history, detail, key);
+    }
     let inner = canvas.heading(
         operations,
         "Operations",
@@ -244,6 +97,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
         sort: None,
         rows: &refs,
         selected: active.then_some(cursor),
+        top: detail.top,
+        clicks: if active { Clicks::Lines } else { Clicks::None },
+        filter: "",
     }
     .draw(canvas, inner);
     if blocker_rows > 0 {
@@ -253,6 +109,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
             sort: None,
             rows: &blockers,
             selected: None,
+            top: 0,
+            clicks: Clicks::None,
+            filter: "",
         }
         .draw(canvas, inner);
     }
@@ -264,6 +123,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
             sort: None,
             rows: &slow,
             selected: None,
+            top: 0,
+            clicks: Clicks::None,
+            filter: "",
         }
         .draw(canvas, inner);
     }
@@ -312,15 +174,83 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, device: &Uio
         );
         x += 3;
     }
+    if area.height < ROWS_WITH_FINDINGS {
+        return rest;
+    }
+    draw_findings(canvas, rest, &detail.snapshot, device)
+}
+
+/// What the findings say of the device's lock: whether it is the problem, and what would be gained without it. Returns
+/// what is left of `area`.
+fn draw_findings(canvas: &mut Canvas<'_>, area: Rect, snapshot: &Snapshot, device: &UioDevice) -> Rect {
+    let about = |f: &&Finding| {
+        let rest = f.subject.strip_prefix(device.sysfs_name.as_str());
+        f.id.starts_with("uio_") && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+    };
+    let mut rest = area;
+    for finding in snapshot.findings.iter().filter(about).take(2) {
+        let (word, role) = theme::severity(finding);
+        // The device is in the heading.
+        let said = finding.text.strip_prefix(finding.subject.as_str());
+        let said = said.map_or(finding.text.as_str(), |rest| rest.trim_start_matches([':', ' ']));
+        let said = format::micro(said, canvas.theme.unicode);
+        let clean = text::clean(&said, canvas.theme.unicode);
+        let room = usize::from(rest.width.saturating_sub(8));
+        for (line, content) in text::wrap(&clean, room).iter().enumerate() {
+            if line == 0 {
+                canvas.text(rest.x + 1, rest.y, 5, word, role);
+            }
+            canvas.text(
+                rest.x + 7,
+                rest.y,
+                rest.width.saturating_sub(7),
+                content,
+                Role::Plain,
+            );
+            rest = split_top(rest, 1).1;
+        }
+    }
     rest
+}
+
+/// Utilization and waiters over time.
+fn draw_history(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32)) {
+    let history = &detail.snapshot.history;
+    let held: Vec<f64> = history.device(key.0, key.1).map(|s| s.held.into()).collect();
+    let waiting: Vec<f64> = history.device(key.0, key.1).map(|s| s.waiting.into()).collect();
+    let newest = |samples: &[f64]| samples.last().copied().unwrap_or(0.0);
+    // At least one thread: what is next to nothing must not fill the plot.
+    let most = waiting.iter().copied().fold(1.0, f64::max);
+    let (left, right) = halves(area, 1);
+    let plot = Plot {
+        title: "Held",
+        now: format!("now {} %", format::percent(newest(&held))),
+        samples: &held,
+        ceiling: 1.0,
+        ceiling_text: "100 %".into(),
+        role: Role::Bar,
+    };
+    sparkline::panel(canvas, left, &plot, |n| history.reach_ns(n));
+    let plot = Plot {
+        title: "Threads waiting",
+        now: format!("now {:.2}", newest(&waiting)),
+        samples: &waiting,
+        ceiling: most,
+        ceiling_text: format!("{most:.2}"),
+        role: Role::WaitBar,
+    };
+    sparkline::panel(canvas, right, &plot, |n| history.reach_ns(n));
 }
 
 fn draw_histograms(canvas: &mut Canvas<'_>, area: Rect, row: &OpRow) {
     let (left, right) = halves(area, 1);
     let inner = canvas.heading(
         left,
-        &format!("Wait for info_lock: {}", row.op),
-        &format!("{}", row.wait.as_ref().map_or(0, |h| h.count)),
+        &match left.width {
+            ..NARROW => format!("Wait: {}", row.op),
+            _ => format!("Wait for info_lock: {}", row.op),
+        },
+        &format::count(row.wait.as_ref().map_or(0, |h| h.count)),
     );
     let absent = if row.wait.is_some() {
         "none waited"
@@ -330,8 +260,11 @@ fn draw_histograms(canvas: &mut Canvas<'_>, area: Rect, row: &OpRow) {
     histogram::draw(canvas, inner, row.wait.as_ref(), absent, Role::WaitBar);
     let inner = canvas.heading(
         right,
-        &format!("Hold of it: {}", row.op),
-        &format!("{}", row.hold.as_ref().map_or(0, |h| h.count)),
+        &match right.width {
+            ..NARROW => format!("Hold: {}", row.op),
+            _ => format!("Hold of it: {}", row.op),
+        },
+        &format::count(row.hold.as_ref().map_or(0, |h| h.count)),
     );
     let absent = if row.hold.is_some() {
         "none"

@@ -2,5 +2,7 @@
 
 pub mod facts;
 pub mod histogram;
+pub mod shape;
+pub mod sparkline;
 pub mod table;
 pub mod waterfall;

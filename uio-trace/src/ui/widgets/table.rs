@@ -1,8 +1,9 @@
 //! A table: columns that give way by priority when there is no room, figures right-aligned, the selected row in
 //! view.
 
-use crate::ui::arrange::{Align, Cell, Column};
-use crate::ui::canvas::{Canvas, first_visible, split_top};
+use crate::ui::canvas::{Canvas, split_top, window};
+use crate::ui::column::{Align, Cell, Column};
+use crate::ui::layout::Target;
 use crate::ui::phases::Phase;
 use crate::ui::text;
 use crate::ui::theme::Role;
@@ -29,6 +30,23 @@ pub struct Table<'a, R: 'static> {
     pub rows: &'a [&'a R],
     /// The selected one.
     pub selected: Option<usize>,
+    /// First row in view, if the selected one is then in view.
+    pub top: usize,
+    /// What a click means.
+    pub clicks: Clicks,
+    /// Marked where a name contains it; empty: nothing is.
+    pub filter: &'a str,
+}
+
+/// What a click on a table means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clicks {
+    /// Nothing.
+    None,
+    /// Rows of the screen's list, this many after its first; headings sort.
+    List(usize),
+    /// Rows of an opened detail.
+    Lines,
 }
 
 /// A column's place.
@@ -44,7 +62,10 @@ impl<R> Table<'_, R> {
     pub fn draw(&self, canvas: &mut Canvas<'_>, area: Rect) -> u16 {
         let (head, body) = split_top(area, 1);
         let height = usize::from(body.height);
-        let first = first_visible(self.selected.unwrap_or(0), self.rows.len(), height);
+        let first = window(self.top, self.selected, self.rows.len(), height);
+        if self.clicks != Clicks::None {
+            canvas.list_begins(first);
+        }
         let visible: Vec<Vec<Cell>> = self
             .rows
             .iter()
@@ -67,10 +88,16 @@ impl<R> Table<'_, R> {
                     self.draw_cell(canvas, area.x, y, place, cell);
                 }
             }
+            let line = Rect { y, height: 1, ..area };
+            match self.clicks {
+                Clicks::None => {}
+                Clicks::List(before) => canvas.target(line, Target::Row(before + first + position)),
+                Clicks::Lines => canvas.target(line, Target::Line(first + position)),
+            }
             if self.selected == Some(first + position) {
                 let cursor = canvas.theme.symbols().cursor;
                 canvas.text(area.x, y, 1, cursor, Role::Strong);
-                canvas.overlay(Rect { y, height: 1, ..area }, Role::Selected);
+                canvas.overlay(line, Role::Selected);
             }
         }
         head.height + u16::try_from(visible.len()).unwrap_or(u16::MAX)
@@ -99,6 +126,14 @@ impl<R> Table<'_, R> {
         }
         let (title, role) = self.title(canvas, place.column);
         let x = head.x + place.x;
+        if matches!(self.clicks, Clicks::List(_)) {
+            let area = Rect {
+                x,
+                width: place.width,
+                ..head
+            };
+            canvas.target(area, Target::Column(place.column));
+        }
         match self.columns[place.column].align {
             Align::Left => {
                 canvas.text(x, head.y, place.width, &title, role);
@@ -112,11 +147,23 @@ impl<R> Table<'_, R> {
         match cell {
             Cell::Text(content, role) => match self.columns[place.column].align {
                 Align::Left => {
-                    canvas.text(x, y, place.width, content, *role);
+                    let used = canvas.text(x, y, place.width, content, *role);
+                    self.mark(canvas, x, y, used, content);
                 }
                 Align::Right => canvas.text_right(x, y, place.width, content, *role),
             },
             Cell::Shares(shares) => draw_shares(canvas, x, y, place.width, shares),
+        }
+    }
+
+    /// Marks the first place where `content`, drawn in `used` columns, contains the filter.
+    fn mark(&self, canvas: &mut Canvas<'_>, x: u16, y: u16, used: u16, content: &str) {
+        let Some((before, columns)) = found(content, self.filter, canvas.theme.unicode) else {
+            return;
+        };
+        if before < used {
+            let area = Rect::new(x + before, y, columns.min(used - before), 1);
+            canvas.overlay(area, Role::Match);
         }
     }
 
@@ -182,13 +229,21 @@ impl<R> Table<'_, R> {
             GUTTER + gaps + kept.iter().map(|c| comfort(*c)).sum::<u16>()
         };
         while needed(&kept) > width {
-            let least = kept.iter().copied().max_by_key(|c| self.columns[*c].priority);
+            let least = kept.iter().copied().max_by_key(|c| self.priority(*c));
             match least {
-                Some(column) if self.columns[column].priority > 0 => kept.retain(|c| *c != column),
+                Some(column) if self.priority(column) > 0 => kept.retain(|c| *c != column),
                 _ => break,
             }
         }
         kept
+    }
+
+    /// Of a column: what is sorted by is always shown.
+    fn priority(&self, column: usize) -> u8 {
+        match self.sort {
+            Some((sorted, _)) if sorted == column => 0,
+            _ => self.columns[column].priority,
+        }
     }
 
     /// What a column wants above its minimum.
@@ -196,6 +251,30 @@ impl<R> Table<'_, R> {
         let (min, max) = self.columns[column].width;
         natural_width(column, visible).clamp(min, max.max(min)) - min
     }
+}
+
+/// Where `content` as it is shown contains `filter`, whatever the case: columns before it, and its columns.
+fn found(content: &str, filter: &str, unicode: bool) -> Option<(u16, u16)> {
+    if filter.is_empty() {
+        return None;
+    }
+    let filter = filter.to_lowercase();
+    let clean = text::clean(content, unicode);
+    let columns = |part: &str| u16::try_from(text::width(part)).unwrap_or(u16::MAX);
+    clean.char_indices().find_map(|(at, _)| {
+        let mut lower = String::new();
+        for (length, c) in clean[at..].char_indices() {
+            lower.extend(c.to_lowercase());
+            if !filter.starts_with(&lower) && lower != filter {
+                return None;
+            }
+            if lower == filter {
+                let end = at + length + c.len_utf8();
+                return Some((columns(&clean[..at]), columns(&clean[at..end])));
+            }
+        }
+        None
+    })
 }
 
 fn natural_width(column: usize, visible: &[Vec<Cell>]) -> u16 {
@@ -230,5 +309,19 @@ pub fn draw_shares(canvas: &mut Canvas<'_>, x: u16, y: u16, width: u16, shares: 
             Role::Phase(*phase),
         );
         from = to;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::found;
+
+    #[test]
+    fn the_filter_is_found_where_it_stands() {
+        assert_eq!(found("tcmu-runner (2201)", "RUN", true), Some((5, 3)));
+        assert_eq!(found("aab", "ab", true), Some((1, 2)));
+        assert_eq!(found("\u{78c1}\u{76d8} disk", "\u{76d8}", true), Some((2, 2)));
+        assert_eq!(found("disk", "x", true), None);
+        assert_eq!(found("disk", "", true), None);
     }
 }
