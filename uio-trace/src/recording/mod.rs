@@ -5,14 +5,23 @@
 //! Here is neither aya nor tokio: a recording is read on any machine. The layout is in docs/recording.md.
 
 pub mod frame;
+mod known;
 mod read;
+mod ring;
+pub mod trigger;
 mod write;
 
-pub use read::{Reader, read};
+pub use known::Known;
+pub use read::{Extent, Place, Reader, extent, read};
+pub use ring::Ring;
 pub use write::Writer;
 
-use crate::{event::Event, event::MonotonicNs, model::snapshot::Meta};
+use crate::{
+    event::{Event, EventKind, MonotonicNs},
+    model::snapshot::Meta,
+};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -70,6 +79,27 @@ pub enum GapReason {
     /// The file ends after a whole frame, but the recording was not ended: its writer was killed, had no room, or still
     /// writes. No byte is missing, but later events may be.
     NotEnded,
+}
+
+impl Gap {
+    /// Events that are missing, at least.
+    pub fn missing(&self) -> u64 {
+        match self.records {
+            Some(records) => records,
+            None => u64::from(self.reason != GapReason::NotEnded && self.bytes > 0).max(
+                // A frame cut out leaves no byte behind.
+                u64::from(self.reason == GapReason::Damaged),
+            ),
+        }
+    }
+}
+
+/// Tells a model how many events are missing from gaps so far: it marks what may have ended there, and counts them as lost.
+pub fn missing(total: u64, ts_ns: MonotonicNs) -> Event {
+    Event {
+        ts_ns,
+        kind: EventKind::Counters(BTreeMap::from([("recording_gap".to_owned(), total)])),
+    }
 }
 
 /// Why a recording cannot be read or written.

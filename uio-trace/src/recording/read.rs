@@ -6,7 +6,12 @@ use super::{
 };
 use crate::event::Event;
 use serde::de::IgnoredAny;
-use std::{collections::VecDeque, fs::File, io::Read, path::Path};
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::Path,
+};
 
 /// Bytes asked for at once.
 const CHUNK: usize = 64 << 10;
@@ -27,6 +32,88 @@ pub fn read(path: &Path) -> Result<Reader<File>, RecordingError> {
     Reader::new(file)
 }
 
+/// A place between two records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Where a frame begins in the file.
+    frame: u64,
+    /// Bytes of its lines that come before.
+    line: usize,
+}
+
+impl Place {
+    /// Where reading must go on in the file.
+    pub fn offset(&self) -> u64 {
+        self.frame
+    }
+}
+
+/// The time that a recording is about, CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// Earliest event, ns.
+    pub first_ns: u64,
+    /// Latest event, ns.
+    pub last_ns: u64,
+}
+
+impl Extent {
+    fn cover(&mut self, header: &Header) {
+        if header.kind == frame::KIND_EVENTS && header.first_ns <= header.last_ns {
+            let empty = *self == Extent::default();
+            self.first_ns = if empty {
+                header.first_ns
+            } else {
+                self.first_ns.min(header.first_ns)
+            };
+            self.last_ns = self.last_ns.max(header.last_ns);
+        }
+    }
+}
+
+/// The time a recording is about, from its frames' headers. Only behind damage is everything read.
+///
+/// # Errors
+/// As [`read`], and when reading fails.
+pub fn extent(path: &Path) -> Result<Extent, RecordingError> {
+    read(path)?;
+    let failed = |cause| RecordingError::Io {
+        what: "reading the recording",
+        cause,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut extent = Extent::default();
+    let mut at = FILE_HEADER_BYTES as u64;
+    let mut bytes = [0; HEADER_BYTES];
+    while at < length {
+        file.seek(SeekFrom::Start(at)).map_err(failed)?;
+        let header = file
+            .read_exact(&mut bytes)
+            .ok()
+            .and_then(|()| Header::parse(&bytes).ok());
+        let Some(header) = header else {
+            let mut rest = Reader::resume(
+                {
+                    file.seek(SeekFrom::Start(at)).map_err(failed)?;
+                    file
+                },
+                Place { frame: at, line: 0 },
+            )?;
+            rest.extent = extent;
+            while let Some(record) = rest.next() {
+                record?;
+            }
+            return Ok(rest.extent);
+        };
+        at += (HEADER_BYTES + header.stored as usize) as u64;
+        if at <= length {
+            extent.cover(&header);
+        }
+    }
+    Ok(extent)
+}
+
 /// The records of a recording, in order. After an error there are no more.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -37,6 +124,9 @@ pub struct Reader<R> {
     ready: VecDeque<Record>,
     /// Number the next frame must have; `None`: any.
     next_number: Option<u32>,
+    /// Where the frame at hand began.
+    frame_at: u64,
+    extent: Extent,
     state: State,
 }
 
@@ -85,27 +175,49 @@ impl<R: Read> Reader<R> {
             at: 0,
             ready,
             next_number: Some(0),
+            frame_at: 0,
+            extent: Extent::default(),
             state: State::Reading,
         })
     }
 
-    /// Goes on in the middle: `input` stands at `offset`, where a frame begins.
-    pub fn resume(input: R, offset: u64) -> Reader<R> {
+    /// Goes on in the middle: `input` stands at the place's offset.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn resume(input: R, place: Place) -> Result<Reader<R>, RecordingError> {
         let mut bytes = Window::new(input);
-        bytes.offset = offset;
-        Reader {
+        bytes.offset = place.frame;
+        let mut reader = Reader {
             bytes,
             lines: Vec::new(),
             at: 0,
             ready: VecDeque::new(),
             next_number: None,
+            frame_at: place.frame,
+            extent: Extent::default(),
             state: State::Reading,
+        };
+        if place.line > 0 {
+            reader.frame()?;
+            reader.at = place.line.min(reader.lines.len());
         }
+        Ok(reader)
     }
 
-    /// Where the next frame begins, when all records of the one before have been taken; else `None`.
-    pub fn between_frames(&self) -> Option<u64> {
-        (self.at >= self.lines.len() && self.ready.is_empty()).then_some(self.bytes.offset)
+    /// Where the next record is.
+    pub fn place(&self) -> Place {
+        if self.at < self.lines.len() {
+            Place {
+                frame: self.frame_at,
+                line: self.at,
+            }
+        } else {
+            Place {
+                frame: self.bytes.offset,
+                line: 0,
+            }
+        }
     }
 
     /// The next line of the frame at hand.
@@ -145,6 +257,8 @@ impl<R: Read> Reader<R> {
         }
         self.skipped_before(&header);
         self.next_number = header.number.checked_add(1);
+        self.frame_at = begin;
+        self.extent.cover(&header);
         let known = (frame::KIND_META..=frame::KIND_END).contains(&header.kind) && header.known_packing();
         if known {
             let payload = header.unpack(&self.bytes.get(length)[HEADER_BYTES..]);
