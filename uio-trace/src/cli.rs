@@ -67,6 +67,8 @@ pub enum Command {
     Top(TraceArgs),
     /// Histograms and drains as text or JSON, at Ctrl-C or each INTERVAL
     Hist(HistArgs),
+    /// Traces a command and what it starts, and reports when it has ended; ends as the command did
+    Exec(ExecArgs),
     /// Records the decoded events to a file, to replay them here or elsewhere
     Record(RecordArgs),
     /// The live screens over a recording (needs a terminal; no root, any machine)
@@ -122,6 +124,26 @@ pub struct HistArgs {
     /// CSV: a line for each device and operation
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
+    /// What to trace.
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// `exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Write the report to FILE instead of standard error
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub output: Option<std::path::PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "output")]
+    pub force: bool,
+    /// The report as NDJSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments, after --
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
     /// What to trace.
     #[command(flatten)]
     pub trace: TraceArgs,

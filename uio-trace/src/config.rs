@@ -1,7 +1,7 @@
 //! Validated values from the command line.
 
 use crate::{
-    cli::{HistArgs, RecordArgs, TraceArgs},
+    cli::{ExecArgs, HistArgs, RecordArgs, TraceArgs},
     error::AppError,
     recording::trigger::{Figure, Trigger},
 };
@@ -125,6 +125,40 @@ impl HistConfig {
             duration: length,
             json: args.json,
             csv: args.csv,
+            trace: TraceConfig::new(&args.trace)?,
+        })
+    }
+}
+
+/// `exec`.
+#[derive(Debug, Clone, Default)]
+pub struct ExecConfig {
+    /// Where the report goes; `None`: standard error.
+    pub output: Option<PathBuf>,
+    /// Also over a file that is there.
+    pub force: bool,
+    /// NDJSON.
+    pub json: bool,
+    /// CMD and its arguments.
+    pub command: Vec<std::ffi::OsString>,
+    /// What to trace.
+    pub trace: TraceConfig,
+}
+
+impl ExecConfig {
+    /// # Errors
+    /// [`AppError::Usage`] for values that mean nothing.
+    pub fn new(args: &ExecArgs) -> Result<ExecConfig, AppError> {
+        if args.trace.pid.is_some() {
+            return Err(AppError::Usage(
+                "exec traces CMD and what it starts: leave --pid out, or use hist --pid".into(),
+            ));
+        }
+        Ok(ExecConfig {
+            output: args.output.clone(),
+            force: args.force,
+            json: args.json,
+            command: args.command.clone(),
             trace: TraceConfig::new(&args.trace)?,
         })
     }

@@ -402,3 +402,35 @@ fn replay_says_what_a_file_is_not_and_where_to_run() {
     replay().expect(USAGE, &["terminal"]).one_sentence();
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn exec_answers_as_a_shell_does_when_the_command_cannot_be_run() {
+    let folder = scratch("exec");
+    run(&["exec", "--", "no-such-command-here"])
+        .expect(127, &["no-such-command-here", "PATH"])
+        .one_sentence();
+    run(&["exec", "--", "/no/such/command"])
+        .expect(127, &["no such command"])
+        .one_sentence();
+    run(&["exec", "--", "/"])
+        .expect(126, &["not executable"])
+        .one_sentence();
+    run(&["exec", "--", ""])
+        .expect(127, &["no such command"])
+        .one_sentence();
+    run(&["exec"]).expect(USAGE, &["CMD"]);
+    run(&["exec", "--pid", "1", "--", "true"])
+        .expect(USAGE, &["--pid"])
+        .one_sentence();
+    let there = folder.join("there");
+    fs::write(&there, "before").unwrap();
+    fs::set_permissions(&there, Permissions::from_mode(0o644)).unwrap();
+    run(&["exec", "--", there.to_str().unwrap()])
+        .expect(126, &["not executable"])
+        .one_sentence();
+    run(&["exec", "-o", there.to_str().unwrap(), "--", "true"])
+        .expect(USAGE, &["exists", "--force"])
+        .one_sentence();
+    assert_eq!(fs::read_to_string(&there).unwrap(), "before");
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,6 +1,7 @@
 //! The commands: what wires rooms together.
 
 pub mod check;
+pub mod exec;
 pub mod filter;
 pub mod hist;
 pub mod meta;
@@ -14,7 +15,7 @@ pub mod tracer;
 
 use crate::{
     cli::{Cli, Command},
-    config::{HistConfig, RecordConfig, TraceConfig},
+    config::{ExecConfig, HistConfig, RecordConfig, TraceConfig},
     error::AppError,
 };
 
@@ -25,6 +26,7 @@ use crate::{
 pub async fn run(cli: Cli) -> Result<(), AppError> {
     match cli.command {
         Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Exec(args)) => exec::run(ExecConfig::new(&args)?).await,
         Some(Command::Hist(args)) => hist::run(HistConfig::new(&args)?).await,
         Some(Command::Record(args)) => record::run(RecordConfig::new(&args)?).await,
         Some(Command::Replay(args)) => replay::run(&args).await,

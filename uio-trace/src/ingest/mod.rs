@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod counters;
 pub mod decode;
+pub mod family;
 pub mod ring;
 pub mod series;
 pub mod symbols;
