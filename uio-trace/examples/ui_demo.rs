@@ -49,7 +49,7 @@ impl Executor for ShowOnly {
                 snapshot.uio_devices.len()
             )),
             Effect::Mouse(on) => uio_trace::ui::terminal::mouse(on).err().map(|e| e.to_string()),
-            Effect::Quit | Effect::Repaint => None,
+            Effect::Quit | Effect::Repaint | Effect::Control(_) => None,
         }
     }
 }

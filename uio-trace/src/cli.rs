@@ -67,6 +67,12 @@ pub enum Command {
     Top(TraceArgs),
     /// Histograms and drains as text or JSON, at Ctrl-C or each INTERVAL
     Hist(HistArgs),
+    /// Traces a command and what it starts, and reports when it has ended; ends as the command did
+    Exec(ExecArgs),
+    /// Records the decoded events to a file, to replay them here or elsewhere
+    Record(RecordArgs),
+    /// The live screens over a recording (needs a terminal; no root, any machine)
+    Replay(ReplayArgs),
     /// Can this kernel be traced, by this user? Each hook and how it attaches. Works without root
     Check(CheckArgs),
 }
@@ -121,6 +127,64 @@ pub struct HistArgs {
     /// What to trace.
     #[command(flatten)]
     pub trace: TraceArgs,
+}
+
+/// `exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Write the report to FILE instead of standard error
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub output: Option<std::path::PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "output")]
+    pub force: bool,
+    /// The report as NDJSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments, after --
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
+    /// What to trace.
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// `record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The file; with --trigger FILE, FILE.2, FILE.3, ...
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub output: std::path::PathBuf,
+    /// Stop after this long
+    #[arg(long, value_name = "DURATION")]
+    pub duration: Option<String>,
+    /// Disk space to use at most (1M, 500M, 2G). Without --trigger the latest is kept, in FILE, FILE.1, FILE.2 and
+    /// FILE.3; with it the recording ends there
+    #[arg(long, value_name = "SIZE")]
+    pub max_size: Option<String>,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Keep only what happened so many seconds before and after a trigger
+    #[arg(long, value_name = "N", requires = "trigger")]
+    pub ring_seconds: Option<u32>,
+    /// What to wait for: 'aio.drain > 1s', 'uio.wait > 10ms', 'ref.drain > 500ms' or 'stuck > 5s'; may be repeated
+    #[arg(long, value_name = "EXPR")]
+    pub trigger: Vec<String>,
+    /// What to trace.
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A file that record has written
+    #[arg(value_name = "FILE")]
+    pub file: std::path::PathBuf,
+    /// Show everything, also percpu_refs of the recording tool itself
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// `check`.

@@ -17,12 +17,28 @@ pub enum AppError {
     /// This kernel cannot: exit code 4.
     #[error("{0}")]
     Kernel(String),
+    /// The command that was to be run: its own status, or 126 or 127 with why it could not be started.
+    #[error("{}", message.as_deref().unwrap_or("the command failed"))]
+    Command {
+        /// `None`: it has said itself what it had to say.
+        message: Option<String>,
+        /// The exit code.
+        status: u8,
+    },
     /// Who read our output went away: nothing to say, exit code 0.
     #[error("output closed")]
     OutputClosed,
 }
 
 impl AppError {
+    /// Whether there is something to tell.
+    pub fn is_told(&self) -> bool {
+        !matches!(
+            self,
+            AppError::OutputClosed | AppError::Command { message: None, .. }
+        )
+    }
+
     /// The exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -30,6 +46,7 @@ impl AppError {
             AppError::Usage(_) => 2,
             AppError::NotPermitted(_) => 3,
             AppError::Kernel(_) => 4,
+            AppError::Command { status, .. } => *status,
             AppError::OutputClosed => 0,
         }
     }

@@ -93,9 +93,9 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// `1 thing`, `2 things`, `2 switches`.
+/// `1 thing`, `2 things`, `2 switches`, `2 processes`.
 pub fn plural(n: u64, thing: &str) -> String {
-    let ending = match (n, thing.ends_with("ch")) {
+    let ending = match (n, thing.ends_with("ch") || thing.ends_with('s')) {
         (1, _) => "",
         (_, true) => "es",
         (_, false) => "s",

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if error.exit_code() != 0 {
+            if error.is_told() {
                 say(&error);
             }
             ExitCode::from(error.exit_code())

@@ -128,8 +128,12 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
         Action::ZoomOut | Action::ZoomAll | Action::Earlier | Action::Later => {
             assert!(text.contains("─ * critical ─"), "{text}");
         }
-        // Not from keys.
-        Action::Resize(..) | Action::SortBy(_) | Action::Click(..) | Action::Wheel(_) => {}
+        // Not from keys, or only in a replay.
+        Action::Replay(..)
+        | Action::Resize(..)
+        | Action::SortBy(_)
+        | Action::Click(..)
+        | Action::Wheel(_) => {}
     }
     let quiet = matches!(
         action,

@@ -277,6 +277,7 @@ fn judge(binding: &Binding, screen: Screen, before: &Buffer, after: &Buffer, eff
         // The whole is shown already.
         Action::ZoomOut | Action::ZoomAll | Action::Earlier | Action::Later => assert!(!changed, "{is}"),
         Action::FilterInsert(_)
+        | Action::Replay(..)
         | Action::Resize(..)
         | Action::SortBy(_)
         | Action::Click(..)

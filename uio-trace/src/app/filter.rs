@@ -48,8 +48,18 @@ impl Filter {
     }
 
     /// The event as the model may see it; `None`: not at all.
-    pub fn pass(&mut self, mut event: Event) -> Option<Event> {
+    pub fn pass(&mut self, event: Event) -> Option<Event> {
         let by_task = self.pid.is_some() || self.comm.is_some();
+        self.decide(event, by_task, |_| true)
+    }
+
+    /// The same, and only what these tasks do.
+    pub fn pass_of(&mut self, event: Event, whose: impl Fn(&Task) -> bool) -> Option<Event> {
+        self.decide(event, true, whose)
+    }
+
+    fn decide(&mut self, mut event: Event, by_task: bool, whose: impl Fn(&Task) -> bool) -> Option<Event> {
+        let wanted = |filter: &Filter, task: &Task| filter.wanted_task(task) && whose(task);
         let keep = match &mut event.kind {
             EventKind::UioDevices(devices) => {
                 devices.retain(|device| self.wanted_device(device));
@@ -65,11 +75,10 @@ impl Filter {
                 true
             }
             EventKind::UioSlow(slow) => {
-                self.wanted_task(&slow.by)
-                    && (self.device.is_none() || self.minors.contains(&slow.device.minor))
+                wanted(self, &slow.by) && (self.device.is_none() || self.minors.contains(&slow.device.minor))
             }
             EventKind::RefKill { by, reference, .. } if by_task => {
-                let wanted = self.wanted_task(by);
+                let wanted = wanted(self, by);
                 if wanted && self.refs.len() < REFS_MAX {
                     self.refs.insert(*reference);
                 }
@@ -84,7 +93,7 @@ impl Filter {
             | EventKind::ExitAioEnd { by, .. }
             | EventKind::IoDestroyBegin { by, .. }
             | EventKind::IoDestroyEnd { by, .. }
-            | EventKind::AioKill { by, .. } => self.wanted_task(by),
+            | EventKind::AioKill { by, .. } => wanted(self, by),
             _ => true,
         };
         keep.then_some(event)

@@ -3,6 +3,7 @@
 use super::{
     meta,
     own_cost::{self, OwnCost},
+    owned_file,
     signals::{self, Stop},
     tracer::Tracer,
 };
@@ -17,7 +18,13 @@ use crate::{
     },
     report,
     say::say,
-    ui::{self, action::Action, terminal::Screen, update::Effect},
+    ui::{
+        self,
+        action::{Action, Control},
+        state::Timeline,
+        terminal::Screen,
+        update::Effect,
+    },
 };
 use ratatui::crossterm::event as input_event;
 use std::{
@@ -79,6 +86,27 @@ pub trait Live {
 
     /// Leaves out of a snapshot what was not asked for.
     fn shape(&self, snapshot: &mut Snapshot);
+
+    /// How often figures are renewed.
+    fn refresh(&self) -> Duration {
+        REFRESH
+    }
+
+    /// The time line of a recording; a running trace has none.
+    fn timeline(&self) -> Option<Timeline> {
+        None
+    }
+
+    /// Carries out what a key of the time line asks for; going back sets the model back.
+    ///
+    /// # Errors
+    /// When the recording cannot be read.
+    fn control(&mut self, _control: Control, _model: &mut Model) -> Result<(), AppError> {
+        Ok(())
+    }
+
+    /// Sees the model after all that [`Live::catch_up`] has handed over.
+    fn caught_up(&mut self, _model: &Model) {}
 }
 
 impl Live for Tracer {
@@ -141,7 +169,7 @@ async fn watch(
         (size.width, size.height),
     );
     let mut input = input();
-    let mut refresh = interval(REFRESH);
+    let mut refresh = interval(live.refresh());
     refresh.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut cost = OwnCost::default();
     loop {
@@ -165,16 +193,24 @@ async fn watch(
                             };
                             app.set_message(message);
                         }
+                        Effect::Control(control) => {
+                            live.control(control, &mut model)?;
+                            refresh.reset_immediately();
+                        }
                     }
                 }
             }
             _ = refresh.tick() => {
                 live.catch_up(|event| model.apply(event))?;
+                live.caught_up(&model);
                 let mut snapshot = model.snapshot(Scope::SinceStart);
                 live.shape(&mut snapshot);
                 app.on_snapshot(snapshot);
-                app.set_own_cost(cost.share());
-                app.set_own_memory(own_cost::resident_bytes());
+                let timeline = live.timeline();
+                // What replaying costs says nothing about the traced host.
+                app.set_own_cost(cost.share().filter(|_| timeline.is_none()));
+                app.set_own_memory(own_cost::resident_bytes().filter(|_| timeline.is_none()));
+                app.set_timeline(timeline);
             }
             () = sleep(due.unwrap_or(Duration::MAX / 4)), if due.is_some() => {
                 let size = screen.size().map_err(drawing)?;
@@ -196,8 +232,7 @@ fn write_snapshot(meta: &Meta, snapshot: &Snapshot) -> io::Result<PathBuf> {
         meta.host.replace('/', "_"),
         meta::rfc3339_now().replace(':', "")
     ));
-    // Never through a link or over a file that is there: this may run as root in a folder others write to.
-    let mut file = File::options().write(true).create_new(true).open(&path)?;
+    let mut file = owned_file::create_new(&path)?;
     let written = fill(&mut file, meta, snapshot);
     if written.is_err() {
         // Half a snapshot must not be taken for a whole one.
@@ -207,10 +242,6 @@ fn write_snapshot(meta: &Meta, snapshot: &Snapshot) -> io::Result<PathBuf> {
 }
 
 fn fill(file: &mut File, meta: &Meta, snapshot: &Snapshot) -> io::Result<()> {
-    let owner = |name: &str| std::env::var(name).ok().and_then(|id| id.parse::<u32>().ok());
-    if let (Some(uid), Some(gid)) = (owner("SUDO_UID"), owner("SUDO_GID")) {
-        std::os::unix::fs::fchown(&*file, Some(uid), Some(gid))?;
-    }
     let mut out = io::BufWriter::new(file);
     report::json::write_meta(&mut out, meta)?;
     report::json::write_snapshot(&mut out, snapshot)?;

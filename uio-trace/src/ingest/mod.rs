@@ -4,6 +4,7 @@ pub mod blockers;
 pub mod clock;
 pub mod counters;
 pub mod decode;
+pub mod family;
 pub mod ring;
 pub mod series;
 pub mod symbols;

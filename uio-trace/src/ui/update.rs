@@ -1,7 +1,7 @@
 //! Actions and snapshots change the state here, and only here. What the interface cannot do itself comes back as
 //! effects.
 
-use super::action::Action;
+use super::action::{Action, Control};
 use super::arrange;
 use super::layout::Target;
 use super::state::{Detail, RowId, Screen, Selection, State, Zoom};
@@ -20,6 +20,8 @@ pub enum Effect {
     Repaint,
     /// Ask the terminal for the mouse, or leave it to it.
     Mouse(bool),
+    /// Move in the recording's time.
+    Control(Control),
 }
 
 /// Rows that a notch of the mouse wheel moves.
@@ -36,6 +38,7 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Repaint => return vec![Effect::Repaint],
+        Action::Replay(control) => return vec![Effect::Control(control)],
         Action::WriteSnapshot => {
             return match state.shown() {
                 Some(snapshot) => vec![Effect::WriteSnapshot(snapshot.clone())],

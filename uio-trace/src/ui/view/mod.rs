@@ -9,6 +9,7 @@ pub mod help;
 pub mod overview;
 pub mod probes;
 pub mod refs;
+pub mod timeline;
 pub mod uio;
 pub mod uio_detail;
 pub mod uio_tables;
@@ -16,7 +17,7 @@ pub mod uio_tables;
 use super::arrange::{self, Tabular};
 use super::canvas::{Canvas, split_top, window};
 use super::layout::Layout;
-use super::state::{Detail, FOOTER_ROWS, HEADER_ROWS, MINIMUM_SIZE, RowId, Screen, State};
+use super::state::{Detail, HEADER_ROWS, MINIMUM_SIZE, RowId, Screen, State};
 use super::text;
 use super::theme::{Role, Theme};
 use super::widgets::table::{Clicks, Table};
@@ -46,9 +47,13 @@ fn draw_all(canvas: &mut Canvas<'_>, state: &State) {
         return;
     }
     let (head, rest) = split_top(area, HEADER_ROWS);
-    let (body, foot) = split_top(rest, rest.height.saturating_sub(FOOTER_ROWS));
+    let (body, foot) = split_top(rest, rest.height.saturating_sub(state.footer_rows()));
     header::draw(canvas, head, state);
     draw_body(canvas, body, state);
+    let (above, foot) = split_top(foot, foot.height.saturating_sub(1));
+    if let Some(timeline) = &state.timeline {
+        timeline::draw(canvas, above, timeline, state);
+    }
     header::draw_footer(canvas, foot, state);
 }
 
