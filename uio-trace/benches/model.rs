@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use uio_trace::event::*;
 use uio_trace::ingest::ring::{Batch, BatchBuilder};
 use uio_trace::model::{Config, Model, Scope};
+use uio_trace::recording::{Reader, Record, Writer};
 use uio_trace_common::event as raw;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -331,10 +332,50 @@ fn memory(name: &str, fill: impl FnOnce(&mut Model)) {
     black_box(snapshot);
 }
 
+/// Writing events to a recording and reading them again, in memory.
+fn recording(what: &str, events: &[Event]) {
+    let meta = serde_json::from_value(serde_json::json!({
+        "schema_version": 1, "tool": "t", "host": "h", "kernel": "k", "boot_id": "b",
+        "started": "2026-11-30T12:00:00.000Z", "started_ns": 0, "probes": [], "rcu": {}
+    }))
+    .expect("meta");
+    let (mut writing, mut reading, mut bytes) = (Duration::MAX, Duration::MAX, Vec::new());
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let mut writer = Writer::new(Vec::new(), &meta).expect("a writer");
+        events
+            .iter()
+            .for_each(|event| writer.event(event).expect("an event"));
+        bytes = writer.end().expect("an end");
+        writing = writing.min(begin.elapsed());
+        let begin = Instant::now();
+        let reader = Reader::new(bytes.as_slice()).expect("a recording");
+        let read = reader
+            .filter(|record| matches!(record, Ok(Record::Event(_))))
+            .count();
+        assert_eq!(read, events.len());
+        reading = reading.min(begin.elapsed());
+    }
+    let each = |time: Duration| time.as_nanos() as f64 / events.len() as f64;
+    println!(
+        "recording, {what}: {:.0} ns to write, {:.0} ns to read, {:.1} bytes per event",
+        each(writing),
+        each(reading),
+        bytes.len() as f64 / events.len() as f64
+    );
+}
+
 fn main() {
     rates("exits, 4 contexts each", &lifecycle(20_000, 4));
     rates("exits, 64 contexts each", &lifecycle(1_500, 64));
     rates("refs of 20 owners", &other_refs(300_000));
+    recording("exits, 4 contexts each", &lifecycle(5_000, 4));
+    recording("refs of 20 owners", &other_refs(100_000));
+    let reading = |n: u64| Event {
+        ts_ns: n,
+        kind: EventKind::UioReading(devices(1000)),
+    };
+    recording("1,000 devices, a reading", &[reading(1)]);
     let events = lifecycle(10_000, 4);
     memory("10,000 processes drained", |m| {
         events.iter().cloned().for_each(|e| m.apply(e))

@@ -69,6 +69,17 @@ fn duration(what: &str, text: &str) -> Result<Duration, AppError> {
     Ok(parsed)
 }
 
+/// `--duration`, which must leave time to do something.
+fn run_length(text: Option<&str>, purpose: &str) -> Result<Option<Duration>, AppError> {
+    let length = text.map(|text| duration("--duration", text)).transpose()?;
+    if length.is_some_and(|length| length.is_zero()) {
+        return Err(AppError::Usage(format!(
+            "--duration 0 would {purpose} nothing: give seconds (1, 0.5) or 500ms, 2s, 5m"
+        )));
+    }
+    Ok(length)
+}
+
 impl TraceConfig {
     /// # Errors
     /// [`AppError::Usage`] for values that mean nothing.
@@ -109,16 +120,7 @@ impl HistConfig {
                 "INTERVAL is shorter than 10ms, reading would disturb what is read: give 10ms or more".into(),
             ));
         }
-        let length = args
-            .duration
-            .as_deref()
-            .map(|text| duration("--duration", text))
-            .transpose()?;
-        if length.is_some_and(|length| length.is_zero()) {
-            return Err(AppError::Usage(
-                "--duration 0 would show nothing: give seconds (1, 0.5) or 500ms, 2s, 5m".into(),
-            ));
-        }
+        let length = run_length(args.duration.as_deref(), "show")?;
         Ok(HistConfig {
             interval,
             count: args.count,
@@ -222,16 +224,7 @@ impl RecordConfig {
     /// # Errors
     /// [`AppError::Usage`] for values that mean nothing.
     pub fn new(args: &RecordArgs) -> Result<RecordConfig, AppError> {
-        let length = args
-            .duration
-            .as_deref()
-            .map(|text| duration("--duration", text))
-            .transpose()?;
-        if length.is_some_and(|length| length.is_zero()) {
-            return Err(AppError::Usage(
-                "--duration 0 would record nothing: give seconds (1, 0.5) or 500ms, 2s, 5m".into(),
-            ));
-        }
+        let length = run_length(args.duration.as_deref(), "record")?;
         let triggers = args
             .trigger
             .iter()
