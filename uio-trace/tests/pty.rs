@@ -7,6 +7,7 @@
 mod made_up;
 
 use made_up::{MODE, PATIENCE, run_as_child};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -18,18 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use uio_trace::app::{
-    signals::Stop,
-    top::{Live, show},
-};
-use uio_trace::error::AppError;
-use uio_trace::event::{
-    DeviceKey, Event, EventKind, HistogramReading, KernelPtr, UioDeviceInfo, UioOp, UioPresence,
-    UioSeriesReading,
-};
-use uio_trace::model::snapshot::{Meta, Snapshot, UioLock};
+use uio_trace::event::{Event, EventKind, UioDeviceInfo, UioPresence};
+use uio_trace::model::snapshot::Meta;
 use uio_trace::recording::Writer;
-use uio_trace::say::say;
 
 /// An end must come within this.
 const QUIT: Duration = Duration::from_secs(5);
