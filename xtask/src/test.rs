@@ -11,7 +11,7 @@ use crate::process::{cargo, describe, progress};
 use crate::vm::kernels::{self, KERNELS, KernelSpec, TestSet};
 use crate::vm::verdict::parse_test;
 use crate::vm::{self, Job, Programs};
-use crate::{bpf, paths};
+use crate::{apt, bpf, paths};
 
 /// Arguments of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -89,6 +89,11 @@ fn host(top: &Path, summary: &mut Summary) {
         "warnings",
     ];
     summary.add("clippy", step(cargo(top).args(clippy)));
+    // A test looks at the HTML report in it.
+    summary.add(
+        "browser",
+        apt::ensure_installed(&["chromium", "fonts-dejavu-core"]),
+    );
     host_tests(top, summary);
     summary.add("bpf object built anew is the same", bpf::compare(top));
 }

@@ -84,18 +84,33 @@ pub fn from_reading(now: &HistogramReading, base: Option<&HistogramReading>) -> 
     build(counts, now.sum.saturating_sub(base.sum), min.min(max), max)
 }
 
+/// The distribution of the values of several. Each must have the buckets of [`uio_trace_common::histogram`].
+pub fn merge<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Histogram {
+    let mut counts = std::collections::BTreeMap::new();
+    let (mut sum, mut min, mut max) = (0u64, u64::MAX, 0);
+    for h in histograms.filter(|h| h.count > 0) {
+        for bucket in &h.buckets {
+            let count: &mut u64 = counts.entry(bucket_index(bucket.lo)).or_default();
+            *count = count.saturating_add(bucket.count);
+        }
+        sum = sum.saturating_add(h.sum);
+        (min, max) = (min.min(h.min), max.max(h.max));
+    }
+    build(counts.into_iter().collect(), sum, min.min(max), max)
+}
+
 /// Figures from sparse (index, count), ascending.
 fn build(counts: Vec<(usize, u64)>, sum: u64, min: u64, max: u64) -> Histogram {
-    let count: u64 = counts.iter().map(|c| c.1).sum();
+    let count = counts.iter().fold(0u64, |sum, c| sum.saturating_add(c.1));
     if count == 0 {
         return Histogram::default();
     }
     let quantile = |q: f64| {
         // Nearest rank: the smallest value with at least q of all values at or below it.
         let rank = ((q * count as f64).ceil() as u64).clamp(1, count);
-        let mut below = 0;
+        let mut below = 0u64;
         for &(i, n) in &counts {
-            below += n;
+            below = n.saturating_add(below);
             if below >= rank {
                 return midpoint(i, max).clamp(min, max);
             }
@@ -235,6 +250,19 @@ mod tests {
         let want = sorted[2_499];
         assert!(h.p50.abs_diff(want) as f64 <= 0.0625 * want as f64 + 1.0);
         assert!(h.min <= sorted[0] && h.max >= sorted[4_999]);
+    }
+
+    #[test]
+    fn merged_is_as_if_recorded_together() {
+        let raw = values(3_000);
+        let (mut all, mut parts) = (Recorder::default(), [(); 3].map(|()| Recorder::default()));
+        for (i, v) in raw.iter().enumerate() {
+            all.record(*v);
+            parts[i % 3].record(*v);
+        }
+        let parts = parts.map(|p| p.histogram());
+        assert_eq!(merge(parts.iter()), all.histogram());
+        assert_eq!(merge([].into_iter()), Histogram::default());
     }
 
     #[test]
