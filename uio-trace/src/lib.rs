@@ -11,6 +11,7 @@ pub mod ingest;
 pub mod kernel;
 pub mod model;
 pub mod probes;
+pub mod recording;
 pub mod report;
 pub mod say;
 pub mod ui;
