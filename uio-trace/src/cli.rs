@@ -3,6 +3,7 @@
 use crate::error::AppError;
 use clap::{Args, Parser, Subcommand};
 use std::io::Write;
+use std::path::PathBuf;
 
 /// Parses this process's arguments. `None`: help or version was asked for, and is written.
 ///
@@ -67,6 +68,10 @@ pub enum Command {
     Top(TraceArgs),
     /// Histograms and drains as text or JSON, at Ctrl-C or each INTERVAL
     Hist(HistArgs),
+    /// What a recording tells: text, JSON, a HTML page, a Perfetto trace, or folded stacks
+    Report(ReportArgs),
+    /// What got better and what worse between two recordings or JSON dumps
+    Diff(DiffArgs),
     /// Can this kernel be traced, by this user? Each hook and how it attaches. Works without root
     Check(CheckArgs),
 }
@@ -87,7 +92,7 @@ pub struct TraceArgs {
     #[arg(long, value_name = "TEXT")]
     pub owner: Option<String>,
     /// Show UIO operations of at least this length one by one
-    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    #[arg(long, value_name = "DURATION", default_value = TraceArgs::SLOW)]
     pub slow: String,
     /// Show everything, also the tool's own percpu_refs
     #[arg(long)]
@@ -98,6 +103,11 @@ pub struct TraceArgs {
     /// Size of the event rings in KiB, a power of two (default: 1024)
     #[arg(long, value_name = "KIB", hide_short_help = true)]
     pub ring_kib: Option<u32>,
+}
+
+impl TraceArgs {
+    /// `--slow` where it is not given.
+    pub const SLOW: &str = "1ms";
 }
 
 /// `hist`.
@@ -129,4 +139,69 @@ pub struct CheckArgs {
     /// One JSON record of type meta
     #[arg(long)]
     pub json: bool,
+}
+
+/// `report`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("form").multiple(false))]
+pub struct ReportArgs {
+    /// A recording
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "live",
+        conflicts_with = "live"
+    )]
+    pub file: Option<PathBuf>,
+    /// Instead of a recording: trace for this long, then report
+    #[arg(long, value_name = "DURATION")]
+    pub live: Option<String>,
+    /// NDJSON, the same records as those of hist (docs/json.md)
+    #[arg(long, group = "form")]
+    pub json: bool,
+    /// One HTML file with plots; needs no network and no script
+    #[arg(long, group = "form")]
+    pub html: bool,
+    /// A trace for ui.perfetto.dev
+    #[arg(long, group = "form")]
+    pub perfetto: bool,
+    /// Folded stacks for flame graphs, in nanoseconds
+    #[arg(long, group = "form")]
+    pub folded: bool,
+    /// Where to write it (default: standard output)
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// What to trace, or to take from the recording.
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Before: a recording, or the output of hist --json
+    #[arg(value_name = "A")]
+    pub before: PathBuf,
+    /// After: likewise
+    #[arg(value_name = "B")]
+    pub after: PathBuf,
+    /// NDJSON: one record a line (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Show every row, also those without a difference
+    #[arg(long)]
+    pub all: bool,
+    /// Where to write it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Where a result goes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct OutputArgs {
+    /// File to write (default: standard output)
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+    /// Replace OUT if it exists
+    #[arg(long, requires = "output")]
+    pub force: bool,
 }

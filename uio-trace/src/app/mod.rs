@@ -1,17 +1,20 @@
 //! The commands: what wires rooms together.
 
 pub mod check;
+pub mod diff;
 pub mod filter;
 pub mod hist;
 pub mod meta;
+pub mod output;
 pub mod preflight;
+pub mod report;
 pub mod signals;
 pub mod top;
 pub mod tracer;
 
 use crate::{
     cli::{Cli, Command},
-    config::{HistConfig, TraceConfig},
+    config::{DiffConfig, HistConfig, ReportConfig, TraceConfig},
     error::AppError,
 };
 
@@ -23,6 +26,8 @@ pub async fn run(cli: Cli) -> Result<(), AppError> {
     match cli.command {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Hist(args)) => hist::run(HistConfig::new(&args)?).await,
+        Some(Command::Report(args)) => report::run(ReportConfig::new(&args)?).await,
+        Some(Command::Diff(args)) => diff::run(&DiffConfig::new(&args)),
         Some(Command::Top(args)) => top::run(TraceConfig::new(&args)?).await,
         None => top::run(TraceConfig::new(&cli.trace)?).await,
     }

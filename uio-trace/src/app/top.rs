@@ -1,7 +1,7 @@
 //! `top`: the live screens.
 
 use super::{
-    meta,
+    meta, output,
     signals::{self, Stop},
     tracer::Tracer,
 };
@@ -196,10 +196,7 @@ fn write_snapshot(meta: &Meta, snapshot: &model::snapshot::Snapshot) -> io::Resu
     ));
     // Never through a link or over a file that is there: this may run as root in a folder others write to.
     let mut file = File::options().write(true).create_new(true).open(&path)?;
-    let owner = |name: &str| std::env::var(name).ok().and_then(|id| id.parse::<u32>().ok());
-    if let (Some(uid), Some(gid)) = (owner("SUDO_UID"), owner("SUDO_GID")) {
-        std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
-    }
+    output::give_to_caller(&file)?;
     report::json::write_meta(&mut file, meta)?;
     report::json::write_snapshot(&mut file, snapshot)?;
     file.flush()?;

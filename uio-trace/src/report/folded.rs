@@ -2,8 +2,8 @@
 //!
 //! Three roots. `uio_wait;DEVICE;OPERATION;WAITER;HOLDER`: waits for info_lock of slow operations.
 //! `aio_drain;PROCESS;CAUSE;PHASE`: the time of drains, by the phases of the context that decided (of all contexts where
-//! they went one after another). `percpu_ref;OWNER;KILLER`: kill to release, or to the end of the grace period where
-//! the release is not traced.
+//! they went one after another). `percpu_ref;OWNER;KILLER`: kill to release, to the end of the grace period where the
+//! release is not traced, or to the end of the trace.
 
 use super::story::{Story, spans::OTHERS};
 use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict};

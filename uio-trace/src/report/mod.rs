@@ -1,6 +1,7 @@
 //! Snapshots for files and pipes: text for people, JSON and CSV for programs.
 
 pub mod csv;
+pub mod diff;
 pub mod folded;
 pub mod html;
 pub mod json;

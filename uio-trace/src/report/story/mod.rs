@@ -99,7 +99,7 @@ impl StoryBuilder {
         }
         let mut snapshot = self.model.snapshot(Scope::SinceStart);
         shape(&mut snapshot);
-        let kept = self.spans.finish();
+        let kept = self.spans.finish(snapshot.interval.end_ns);
         Story {
             meta: self.meta,
             snapshot,

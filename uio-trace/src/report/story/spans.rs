@@ -90,7 +90,7 @@ pub struct KillSum {
     pub killer: String,
     /// Kills.
     pub count: u64,
-    /// Kill to end (release, or grace period), summed, ns.
+    /// Kill to end (release, grace period, or the end of the trace), summed, ns.
     pub dying_ns: u64,
 }
 
@@ -275,22 +275,30 @@ impl Spans {
 
     fn close(&mut self, mut span: RefSpan, open: bool) {
         span.open = open;
+        let length_ns = span.length_ns();
+        self.count(span, length_ns);
+    }
+
+    fn count(&mut self, span: RefSpan, length_ns: u64) {
         let mut key = (span.owner.clone(), span.by.comm.clone());
         if !self.kill_sums.contains_key(&key) && self.kill_sums.len() >= MAX_SUMS {
             key = (OTHERS.into(), OTHERS.into());
         }
         let sum = self.kill_sums.entry(key).or_default();
         sum.0 += 1;
-        sum.1 = sum.1.saturating_add(span.length_ns());
+        sum.1 = sum.1.saturating_add(length_ns);
         self.refs.push(span);
         if self.refs.len() >= 2 * MAX_REFS {
             self.refs_omitted += longest(&mut self.refs, MAX_REFS, RefSpan::length_ns);
         }
     }
 
-    pub(super) fn finish(mut self) -> Kept {
-        for span in std::mem::take(&mut self.open).into_values() {
-            self.close(span, true);
+    /// The end of the trace: what is open has lasted until now.
+    pub(super) fn finish(mut self, end_ns: MonotonicNs) -> Kept {
+        for mut span in std::mem::take(&mut self.open).into_values() {
+            span.open = true;
+            let length_ns = end_ns.saturating_sub(span.killed_ns).max(span.length_ns());
+            self.count(span, length_ns);
         }
         self.waits_omitted += longest(&mut self.waits, MAX_WAITS, |w| w.slow.latency_ns);
         self.refs_omitted += longest(&mut self.refs, MAX_REFS, RefSpan::length_ns);
@@ -378,7 +386,7 @@ mod tests {
             };
             spans.slow(1_000_000 + i, &slow);
         }
-        let kept = spans.finish();
+        let kept = spans.finish(0);
         assert_eq!(kept.waits.len(), MAX_WAITS);
         assert_eq!(kept.waits_omitted, 2 * MAX_WAITS as u64);
         // 7919 and 60,000 have no common divisor: every length occurs once.
