@@ -5,7 +5,8 @@
 //!
 //! - **Is there a difference?** Mann-Whitney U (does one tend to be larger?), or Kolmogorov-Smirnov (does any part of the
 //!   distribution differ, such as the tail?), at a level of 0.001 each. For counts, the difference of two Poisson rates.
-//! - **Does it matter?** The typical value is larger in at least 55 of 100 pairs, or the mean differs by at least 5 %.
+//! - **Does it matter?** The mean differs by at least 5 %. Or the typical value does: one is larger in at least 55 of 100
+//!   pairs, and the medians are more than a bucket apart.
 //!
 //! All of these take values for independent. Those of one trace are not quite: a burst makes many alike. So "noise" can be
 //! relied on more than "no noise", and short traces should be repeated.
@@ -21,6 +22,8 @@ pub const CRITICAL_Z: f64 = 3.29;
 pub const CRITICAL_KS: f64 = 1.95;
 /// How far from an even chance one value must be larger than the other to matter.
 pub const MIN_SUPERIORITY: f64 = 0.05;
+/// Change of a median that is more than the width of a bucket: one is at most an eighth of its values wide.
+pub const MIN_MEDIAN_CHANGE: f64 = 0.125;
 /// Smallest change of a mean or rate that matters.
 pub const MIN_CHANGE: f64 = 0.05;
 
@@ -144,7 +147,8 @@ pub fn times(before: &Histogram, after: &Histogram) -> Difference {
     let superiority = u / (n * m);
     let real = z.abs() >= CRITICAL_Z || ks > CRITICAL_KS * (total / (n * m)).sqrt();
     let typical = superiority - 0.5;
-    let typical = if typical.abs() >= MIN_SUPERIORITY {
+    let median = before.p50.abs_diff(after.p50) as f64 / before.p50.max(1) as f64;
+    let typical = if typical.abs() >= MIN_SUPERIORITY && median > MIN_MEDIAN_CHANGE {
         typical
     } else {
         0.0
