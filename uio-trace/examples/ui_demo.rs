@@ -48,7 +48,7 @@ impl Executor for ShowOnly {
                 "would write a snapshot with {} devices",
                 snapshot.uio_devices.len()
             )),
-            Effect::Quit | Effect::Repaint => None,
+            Effect::Quit | Effect::Repaint | Effect::Control(_) => None,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The command line as text: what clap parses. `config` makes it valid values.
 
+mod report;
+
+pub use report::{DiffArgs, OutputArgs, ReportArgs};
+
 use crate::error::AppError;
 use clap::{Args, Parser, Subcommand};
 use std::io::Write;
-use std::path::PathBuf;
 
 /// Parses this process's arguments. `None`: help or version was asked for, and is written.
 ///
@@ -68,6 +71,10 @@ pub enum Command {
     Top(TraceArgs),
     /// Histograms and drains as text or JSON, at Ctrl-C or each INTERVAL
     Hist(HistArgs),
+    /// Records the decoded events to a file, to replay them here or elsewhere
+    Record(RecordArgs),
+    /// The live screens over a recording (needs a terminal; no root, any machine)
+    Replay(ReplayArgs),
     /// What a recording tells: text, JSON, a HTML page, a Perfetto trace, or folded stacks
     Report(ReportArgs),
     /// What got better and what worse between two recordings or JSON dumps
@@ -133,75 +140,48 @@ pub struct HistArgs {
     pub trace: TraceArgs,
 }
 
+/// `record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The file; with --trigger FILE, FILE.2, FILE.3, ...
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub output: std::path::PathBuf,
+    /// Stop after this long
+    #[arg(long, value_name = "DURATION")]
+    pub duration: Option<String>,
+    /// Disk space to use at most (1M, 500M, 2G). Without --trigger the latest is kept, in FILE, FILE.1, FILE.2 and
+    /// FILE.3; with it the recording ends there
+    #[arg(long, value_name = "SIZE")]
+    pub max_size: Option<String>,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Keep only what happened so many seconds before and after a trigger
+    #[arg(long, value_name = "N", requires = "trigger")]
+    pub ring_seconds: Option<u32>,
+    /// What to wait for: 'aio.drain > 1s', 'uio.wait > 10ms', 'ref.drain > 500ms' or 'stuck > 5s'; may be repeated
+    #[arg(long, value_name = "EXPR")]
+    pub trigger: Vec<String>,
+    /// What to trace.
+    #[command(flatten)]
+    pub trace: TraceArgs,
+}
+
+/// `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A file that record has written
+    #[arg(value_name = "FILE")]
+    pub file: std::path::PathBuf,
+    /// Show everything, also percpu_refs of the recording tool itself
+    #[arg(long)]
+    pub all: bool,
+}
+
 /// `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// One JSON record of type meta
     #[arg(long)]
     pub json: bool,
-}
-
-/// `report`.
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("form").multiple(false))]
-pub struct ReportArgs {
-    /// A recording
-    #[arg(
-        value_name = "FILE",
-        required_unless_present = "live",
-        conflicts_with = "live"
-    )]
-    pub file: Option<PathBuf>,
-    /// Instead of a recording: trace for this long, then report
-    #[arg(long, value_name = "DURATION")]
-    pub live: Option<String>,
-    /// NDJSON, the same records as those of hist (docs/json.md)
-    #[arg(long, group = "form")]
-    pub json: bool,
-    /// One HTML file with plots; needs no network and no script
-    #[arg(long, group = "form")]
-    pub html: bool,
-    /// A trace for ui.perfetto.dev
-    #[arg(long, group = "form")]
-    pub perfetto: bool,
-    /// Folded stacks for flame graphs, in nanoseconds
-    #[arg(long, group = "form")]
-    pub folded: bool,
-    /// Where to write it (default: standard output)
-    #[command(flatten)]
-    pub output: OutputArgs,
-    /// What to trace, or to take from the recording.
-    #[command(flatten)]
-    pub trace: TraceArgs,
-}
-
-/// `diff`.
-#[derive(Debug, Args)]
-pub struct DiffArgs {
-    /// Before: a recording, or the output of hist --json
-    #[arg(value_name = "A")]
-    pub before: PathBuf,
-    /// After: likewise
-    #[arg(value_name = "B")]
-    pub after: PathBuf,
-    /// NDJSON: one record a line (docs/json.md)
-    #[arg(long)]
-    pub json: bool,
-    /// Show every row, also those without a difference
-    #[arg(long)]
-    pub all: bool,
-    /// Where to write it.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Where a result goes.
-#[derive(Debug, Clone, Default, Args)]
-pub struct OutputArgs {
-    /// File to write (default: standard output)
-    #[arg(short, long, value_name = "OUT")]
-    pub output: Option<PathBuf>,
-    /// Replace OUT if it exists
-    #[arg(long, requires = "output")]
-    pub force: bool,
 }

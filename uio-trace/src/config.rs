@@ -1,12 +1,15 @@
 //! Validated values from the command line.
 
+mod report;
+
+pub use report::{DiffConfig, ReportConfig, ReportForm, ReportSource};
+
 use crate::{
-    app::output::Target,
-    cli::{DiffArgs, HistArgs, OutputArgs, ReportArgs, TraceArgs},
+    cli::{HistArgs, RecordArgs, TraceArgs},
     error::AppError,
+    recording::trigger::{Figure, Trigger},
 };
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// What to trace.
 #[derive(Debug, Clone, Default)]
@@ -44,58 +47,6 @@ pub struct HistConfig {
     pub csv: bool,
     /// What to trace.
     pub trace: TraceConfig,
-}
-
-/// What a report is made from.
-#[derive(Debug, Clone)]
-pub enum ReportSource {
-    /// A recording.
-    File(PathBuf),
-    /// A trace of this length.
-    Live(Duration),
-}
-
-/// Form of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReportForm {
-    /// For a ticket.
-    Text,
-    /// NDJSON.
-    Json,
-    /// One file with plots.
-    Html,
-    /// Protobuf trace.
-    Perfetto,
-    /// Stacks for flame graphs.
-    Folded,
-}
-
-/// `report`.
-#[derive(Debug, Clone)]
-pub struct ReportConfig {
-    /// From what.
-    pub source: ReportSource,
-    /// Form.
-    pub form: ReportForm,
-    /// Where to.
-    pub target: Target,
-    /// What to trace, or to take from the recording.
-    pub trace: TraceConfig,
-}
-
-/// `diff`.
-#[derive(Debug, Clone)]
-pub struct DiffConfig {
-    /// Before.
-    pub before: PathBuf,
-    /// After.
-    pub after: PathBuf,
-    /// NDJSON.
-    pub json: bool,
-    /// Every row.
-    pub all: bool,
-    /// Where to.
-    pub target: Target,
 }
 
 /// Shortest interval: reading the maps and printing must stay a small part of it.
@@ -183,75 +134,111 @@ impl HistConfig {
     }
 }
 
-fn target(args: &OutputArgs) -> Target {
-    Target {
-        path: args.output.clone(),
-        force: args.force,
+/// `record`.
+#[derive(Debug, Clone, Default)]
+pub struct RecordConfig {
+    /// Where to.
+    pub file: PathBuf,
+    /// Also over a file that is there.
+    pub force: bool,
+    /// End.
+    pub duration: Option<Duration>,
+    /// Bytes on disk at most.
+    pub max_bytes: Option<u64>,
+    /// Time kept before and after a trigger; `None`: all is recorded.
+    pub ring: Option<Duration>,
+    /// What to wait for; empty: all is recorded.
+    pub triggers: Vec<Trigger>,
+    /// What to trace.
+    pub trace: TraceConfig,
+}
+
+/// Time kept before and after a trigger when none is given.
+const RING_SECONDS: u32 = 30;
+/// Longest: events are kept in memory.
+const MAX_RING_SECONDS: u32 = 3600;
+/// Smallest `--max-size`: what each file must tell first has to fit with room to spare.
+const MIN_SIZE: u64 = 1 << 20;
+
+/// A number of bytes: `500M`, powers of 1024.
+fn size(what: &str, text: &str) -> Result<u64, AppError> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit
+        .to_ascii_lowercase()
+        .trim_end_matches("ib")
+        .trim_end_matches('b')
+    {
+        "" => Some(0),
+        "k" => Some(10),
+        "m" => Some(20),
+        "g" => Some(30),
+        "t" => Some(40),
+        _ => None,
+    };
+    let bytes = number.parse::<u64>().ok().zip(shift);
+    match bytes.and_then(|(number, shift)| number.checked_mul(1 << shift)) {
+        Some(bytes) if bytes >= MIN_SIZE => Ok(bytes),
+        Some(_) => Err(AppError::Usage(format!(
+            "{what} '{text}' is too small to be of use: give 1M or more"
+        ))),
+        None => Err(AppError::Usage(format!(
+            "{what} '{text}' is not a size: give bytes, or 500M, 2G"
+        ))),
     }
 }
 
-impl ReportConfig {
+impl RecordConfig {
     /// # Errors
     /// [`AppError::Usage`] for values that mean nothing.
-    pub fn new(args: &ReportArgs) -> Result<ReportConfig, AppError> {
-        let trace = TraceConfig::new(&args.trace)?;
-        let source = match (&args.file, &args.live) {
-            (Some(file), _) => {
-                let TraceArgs {
-                    slow,
-                    bpf_log,
-                    ring_kib,
-                    ..
-                } = &args.trace;
-                if *bpf_log || ring_kib.is_some() || *slow != TraceArgs::SLOW {
-                    return Err(AppError::Usage(
-                        "--slow, --bpf-log and --ring-kib are for tracing: a recording is as it was recorded"
-                            .into(),
-                    ));
-                }
-                ReportSource::File(file.clone())
-            }
-            (None, Some(live)) => {
-                let length = duration("--live", live)?;
-                if length.is_zero() {
-                    return Err(AppError::Usage(
-                        "--live 0 would show nothing: give seconds (1, 0.5) or 500ms, 2s, 5m".into(),
-                    ));
-                }
-                ReportSource::Live(length)
-            }
-            (None, None) => {
-                return Err(AppError::Usage(
-                    "give a recording, or --live DURATION to trace now".into(),
-                ));
-            }
-        };
-        let form = match (args.json, args.html, args.perfetto, args.folded) {
-            (true, ..) => ReportForm::Json,
-            (_, true, ..) => ReportForm::Html,
-            (_, _, true, _) => ReportForm::Perfetto,
-            (.., true) => ReportForm::Folded,
-            _ => ReportForm::Text,
-        };
-        Ok(ReportConfig {
-            source,
-            form,
-            target: target(&args.output),
+    pub fn new(args: &RecordArgs) -> Result<RecordConfig, AppError> {
+        let length = args
+            .duration
+            .as_deref()
+            .map(|text| duration("--duration", text))
+            .transpose()?;
+        if length.is_some_and(|length| length.is_zero()) {
+            return Err(AppError::Usage(
+                "--duration 0 would record nothing: give seconds (1, 0.5) or 500ms, 2s, 5m".into(),
+            ));
+        }
+        let triggers = args
+            .trigger
+            .iter()
+            .map(|text| Trigger::parse(text).map_err(|error| AppError::Usage(error.to_string())))
+            .collect::<Result<Vec<_>, _>>()?;
+        let seconds = args.ring_seconds.unwrap_or(RING_SECONDS);
+        if !(1..=MAX_RING_SECONDS).contains(&seconds) {
+            return Err(AppError::Usage(format!(
+                "--ring-seconds {seconds}: give 1 to {MAX_RING_SECONDS} (they are kept in memory)"
+            )));
+        }
+        let mut trace = TraceConfig::new(&args.trace)?;
+        // Only operations at least as long as the slow threshold are seen one by one, and a wait is a part of one.
+        let waits = triggers
+            .iter()
+            .filter(|trigger| trigger.figure == Figure::UioWait);
+        trace.slow = waits
+            .map(|trigger| trigger.threshold)
+            .fold(trace.slow, Duration::min);
+        Ok(RecordConfig {
+            file: args.output.clone(),
+            force: args.force,
+            duration: length,
+            max_bytes: args
+                .max_size
+                .as_deref()
+                .map(|text| size("--max-size", text))
+                .transpose()?,
+            ring: (!triggers.is_empty()).then(|| Duration::from_secs(u64::from(seconds))),
+            triggers,
             trace,
         })
     }
-}
 
-impl DiffConfig {
-    /// From the command line.
-    pub fn new(args: &DiffArgs) -> DiffConfig {
-        DiffConfig {
-            before: args.before.clone(),
-            after: args.after.clone(),
-            json: args.json,
-            all: args.all,
-            target: target(&args.output),
-        }
+    /// Whether older files make room for newer ones.
+    pub fn rotates(&self) -> bool {
+        self.max_bytes.is_some() && self.ring.is_none()
     }
 }
 
@@ -268,6 +255,32 @@ mod tests {
         for bad in ["", "x", "-1", "nan", "inf", "1e300", "1 fortnight", "9999y"] {
             let message = duration("INTERVAL", bad).unwrap_err().to_string();
             assert!(message.contains("INTERVAL"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("1M", 1 << 20),
+            ("1048576", 1 << 20),
+            ("2GiB", 2 << 30),
+            ("500mb", 500 << 20),
+        ] {
+            assert_eq!(size("x", text).unwrap(), bytes, "{text}");
+        }
+        for bad in [
+            "",
+            "M",
+            "1X",
+            "-1M",
+            "1.5G",
+            "99999999999999999999",
+            "99999999T",
+            "1023K",
+            "0",
+        ] {
+            let message = size("--max-size", bad).unwrap_err().to_string();
+            assert!(message.contains("--max-size"), "{bad}: {message}");
         }
     }
 }

@@ -315,3 +315,90 @@ fn words_that_are_no_text_are_a_usage_error() {
     end(Command::new(PROGRAM).arg(word)).expect(USAGE, &["--help"]);
     end(Command::new(PROGRAM).args(["hist", "--comm"]).arg(word)).expect(USAGE, &["--help"]);
 }
+
+/// A folder of this test's own.
+fn scratch(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("uio-trace-cli-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn record_says_at_once_what_it_cannot_write() {
+    let folder = scratch("record");
+    let there = folder.join("there");
+    fs::write(&there, "before").unwrap();
+    let file = |path: &Path| path.to_str().unwrap().to_owned();
+    run(&["record", "-o", &file(&there)])
+        .expect(USAGE, &["there exists", "--force"])
+        .one_sentence();
+    assert_eq!(fs::read_to_string(&there).unwrap(), "before");
+    run(&["record", "-o", &file(&folder.join("no/such"))])
+        .expect(FAILED, &["no/such", "cannot be written", "folder"])
+        .one_sentence();
+    run(&["record", "--force", "-o", "/dev/full"])
+        .expect(USAGE, &["/dev/full is not a file"])
+        .one_sentence();
+    run(&["record"]).expect(USAGE, &["--output"]);
+    if !can_trace() {
+        for arguments in [
+            vec!["record", "-o", "new"],
+            vec!["record", "--force", "-o", "there"],
+            vec!["record", "-o", "new", "--trigger", "stuck > 5s"],
+        ] {
+            let ended = end(Command::new(PROGRAM).args(&arguments).current_dir(&folder));
+            assert!([NOT_PERMITTED, KERNEL].contains(&ended.code), "{ended:?}");
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left");
+        assert_eq!(fs::read_to_string(&there).unwrap(), "before");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_trigger_that_means_nothing_is_shown_with_its_spot() {
+    let ended = run(&["record", "-o", "/no/such/file", "--trigger", "aio.drain < 1s"]);
+    let ended = ended.expect(USAGE, &["--trigger"]);
+    let lines: Vec<&str> = ended.err.lines().collect();
+    assert_eq!(lines[1], "  aio.drain < 1s");
+    assert_eq!(lines[2], "            ^ give >");
+    let ring = ["record", "-o", "f", "--ring-seconds", "5"];
+    run(&ring).expect(USAGE, &["--trigger"]);
+    let ring = [
+        "record",
+        "-o",
+        "f",
+        "--ring-seconds",
+        "0",
+        "--trigger",
+        "stuck > 1s",
+    ];
+    run(&ring).expect(USAGE, &["--ring-seconds 0"]).one_sentence();
+    for size in ["abc", "1K", "-5"] {
+        run(&["record", "-o", "f", &format!("--max-size={size}")])
+            .expect(USAGE, &["--max-size", size])
+            .one_sentence();
+    }
+}
+
+#[test]
+fn replay_says_what_a_file_is_not_and_where_to_run() {
+    let folder = scratch("replay");
+    let path = folder.join("a");
+    let replay = || run(&["replay", path.to_str().unwrap()]);
+    replay().expect(FAILED, &["No such file"]).one_sentence();
+    fs::write(&path, "").unwrap();
+    replay().expect(FAILED, &["it is empty"]).one_sentence();
+    fs::write(&path, "{}\n").unwrap();
+    replay().expect(FAILED, &["not a recording"]).one_sentence();
+    use uio_trace::recording::frame::{file_header, file_header_of};
+    fs::write(&path, file_header_of(9, 0)).unwrap();
+    replay()
+        .expect(FAILED, &["version 9.0", "newer uio-trace"])
+        .one_sentence();
+    // A recording, if a short one: what is missing is the terminal.
+    fs::write(&path, file_header()).unwrap();
+    replay().expect(USAGE, &["terminal"]).one_sentence();
+    fs::remove_dir_all(&folder).unwrap();
+}

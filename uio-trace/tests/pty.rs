@@ -26,6 +26,7 @@ use uio_trace::event::{
     UioSeriesReading,
 };
 use uio_trace::model::snapshot::{Meta, Snapshot, UioLock};
+use uio_trace::recording::Writer;
 use uio_trace::say::say;
 
 /// What [`child`] is to do; not set: it is not a child.
@@ -503,6 +504,84 @@ fn w_writes_what_is_shown() {
     assert_eq!(types.first().map(String::as_str), Some("meta"));
     assert!(types.iter().any(|t| t == "uio_device"), "{types:?}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A recording of a minute, with another device each second.
+fn minute() -> PathBuf {
+    let path = std::env::temp_dir().join(format!("uio-trace-pty-{:?}.rec", std::thread::current().id()));
+    let meta = Meta {
+        schema_version: 1,
+        tool: "uio-trace".into(),
+        host: "recorded-host".into(),
+        kernel: "6.1".into(),
+        boot_id: String::new(),
+        started: "2026-01-01T00:00:00Z".into(),
+        started_ns: 0,
+        probes: Vec::new(),
+        rcu: BTreeMap::new(),
+    };
+    let mut writer = Writer::new(File::create(&path).unwrap(), &meta).unwrap();
+    for second in 1..=60_u32 {
+        let device = UioDeviceInfo {
+            minor: second % 2,
+            name: Some(format!("at-second-{second}")),
+            version: None,
+        };
+        let kinds = [
+            EventKind::UioPresence(UioPresence::Present),
+            EventKind::UioDevices(vec![device]),
+            EventKind::Tick,
+        ];
+        for kind in kinds {
+            let ts_ns = u64::from(second) * 1_000_000_000;
+            writer.event(&Event { ts_ns, kind }).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+    writer.end().unwrap();
+    path
+}
+
+#[test]
+fn a_recording_is_replayed_with_pause_seek_and_speed() {
+    let path = minute();
+    let terminal = Terminal::open(SIZE);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uio-trace"));
+    command
+        .arg("replay")
+        .arg(&path)
+        .env("TERM", "xterm-256color")
+        .env("LC_ALL", "C.UTF-8");
+    let mut child = terminal.spawn(&mut command);
+    terminal.shows("recorded-host");
+    terminal.shows("of 1:00  1x");
+    terminal.press("p");
+    terminal.shows("paused");
+    terminal.press("2");
+    // Six seconds each; the clock ran a moment before.
+    terminal.press(">>>>>");
+    terminal.shows("00:00:30Z  0:30 of 1:00");
+    terminal.shows(" 30, by waiting");
+    terminal.press(".");
+    terminal.shows("00:00:40Z  0:40 of 1:00");
+    terminal.shows(" 40, by waiting");
+    terminal.press(",,");
+    terminal.shows("00:00:20Z  0:20 of 1:00");
+    terminal.shows(" 20, by waiting");
+    terminal.press("[[[[");
+    terminal.shows("0.1x");
+    terminal.press("]]]]]]]]]]");
+    terminal.shows("100x");
+    terminal.press("p");
+    terminal.shows("00:01:00Z  1:00 of 1:00");
+    terminal.shows(" end");
+    terminal.shows(" 60, by waiting");
+    terminal.press("?");
+    terminal.shows("a tenth of the recording back");
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    terminal.is_as_before();
+    std::fs::remove_file(&path).unwrap();
 }
 
 /// The program itself, before it traces anything.

@@ -116,7 +116,7 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
         Action::Up | Action::Down | Action::PageUp | Action::PageDown | Action::Top | Action::Bottom => {
             assert!(is.view().selection.is_some());
         }
-        Action::Resize(..) => {}
+        Action::Replay(..) | Action::Resize(..) => {}
     }
     let quiet = matches!(action, Action::Quit | Action::Repaint | Action::WriteSnapshot);
     assert!(quiet || effects.is_empty(), "{action:?}: {effects:?}");

@@ -6,7 +6,10 @@ pub mod filter;
 pub mod hist;
 pub mod meta;
 pub mod output;
+pub mod owned_file;
 pub mod preflight;
+pub mod record;
+pub mod replay;
 pub mod report;
 pub mod signals;
 pub mod top;
@@ -14,7 +17,7 @@ pub mod tracer;
 
 use crate::{
     cli::{Cli, Command},
-    config::{DiffConfig, HistConfig, ReportConfig, TraceConfig},
+    config::{DiffConfig, HistConfig, RecordConfig, ReportConfig, TraceConfig},
     error::AppError,
 };
 
@@ -26,6 +29,8 @@ pub async fn run(cli: Cli) -> Result<(), AppError> {
     match cli.command {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Hist(args)) => hist::run(HistConfig::new(&args)?).await,
+        Some(Command::Record(args)) => record::run(RecordConfig::new(&args)?).await,
+        Some(Command::Replay(args)) => replay::run(&args).await,
         Some(Command::Report(args)) => report::run(ReportConfig::new(&args)?).await,
         Some(Command::Diff(args)) => diff::run(&DiffConfig::new(&args)),
         Some(Command::Top(args)) => top::run(TraceConfig::new(&args)?).await,

@@ -3,6 +3,7 @@
 //! A file is written under another name in its folder and gets its own when it is complete. It belongs to whoever
 //! called sudo, not to root.
 
+use super::owned_file;
 use crate::error::AppError;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -16,18 +17,6 @@ pub struct Target {
     pub path: Option<PathBuf>,
     /// Replace a file that is there.
     pub force: bool,
-}
-
-/// Gives a file to the user who called sudo; without sudo it stays the caller's.
-///
-/// # Errors
-/// Those of fchown(2).
-pub fn give_to_caller(file: &File) -> io::Result<()> {
-    let id = |name: &str| std::env::var(name).ok().and_then(|id| id.parse::<u32>().ok());
-    if let (Some(uid), Some(gid)) = (id("SUDO_UID"), id("SUDO_GID")) {
-        std::os::unix::fs::fchown(file, Some(uid), Some(gid))?;
-    }
-    Ok(())
 }
 
 impl Target {
@@ -109,9 +98,7 @@ impl Target {
         hidden.push(name);
         hidden.push(format!(".{}.part", std::process::id()));
         let part = Part(folder(path).join(hidden));
-        // Never through a link or over a file that is there: this may run as root in a folder others write to.
-        let file = File::options().write(true).create_new(true).open(&part.0)?;
-        give_to_caller(&file)?;
+        let file = owned_file::create_new(&part.0)?;
         let mut out = BufWriter::new(file);
         write(&mut out)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;

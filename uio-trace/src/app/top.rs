@@ -1,7 +1,7 @@
 //! `top`: the live screens.
 
 use super::{
-    meta, output,
+    meta, owned_file,
     signals::{self, Stop},
     tracer::Tracer,
 };
@@ -17,11 +17,16 @@ use crate::{
     },
     report,
     say::say,
-    ui::{self, action::Action, terminal::Screen, update::Effect},
+    ui::{
+        self,
+        action::{Action, Control},
+        state::Timeline,
+        terminal::Screen,
+        update::Effect,
+    },
 };
 use ratatui::crossterm::event as input_event;
 use std::{
-    fs::File,
     io::{self, IsTerminal, Write},
     mem::ManuallyDrop,
     path::PathBuf,
@@ -79,6 +84,27 @@ pub trait Live {
 
     /// Leaves out of a snapshot what was not asked for.
     fn shape(&self, snapshot: &mut Snapshot);
+
+    /// How often figures are renewed.
+    fn refresh(&self) -> Duration {
+        REFRESH
+    }
+
+    /// The time line of a recording; a running trace has none.
+    fn timeline(&self) -> Option<Timeline> {
+        None
+    }
+
+    /// Carries out what a key of the time line asks for; going back sets the model back.
+    ///
+    /// # Errors
+    /// When the recording cannot be read.
+    fn control(&mut self, _control: Control, _model: &mut Model) -> Result<(), AppError> {
+        Ok(())
+    }
+
+    /// Sees the model after all that [`Live::catch_up`] has handed over.
+    fn caught_up(&mut self, _model: &Model) {}
 }
 
 impl Live for Tracer {
@@ -141,7 +167,7 @@ async fn watch(
         (size.width, size.height),
     );
     let mut input = input();
-    let mut refresh = interval(REFRESH);
+    let mut refresh = interval(live.refresh());
     refresh.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut cost = OwnCost::default();
     loop {
@@ -164,15 +190,23 @@ async fn watch(
                             };
                             app.set_message(message);
                         }
+                        Effect::Control(control) => {
+                            live.control(control, &mut model)?;
+                            refresh.reset_immediately();
+                        }
                     }
                 }
             }
             _ = refresh.tick() => {
                 live.catch_up(|event| model.apply(event))?;
+                live.caught_up(&model);
                 let mut snapshot = model.snapshot(Scope::SinceStart);
                 live.shape(&mut snapshot);
                 app.on_snapshot(snapshot);
-                app.set_own_cost(cost.share());
+                let timeline = live.timeline();
+                // What replaying costs says nothing about the traced host.
+                app.set_own_cost(cost.share().filter(|_| timeline.is_none()));
+                app.set_timeline(timeline);
             }
             () = sleep(due.unwrap_or(Duration::MAX / 4)), if due.is_some() => {
                 let size = screen.size().map_err(drawing)?;
@@ -194,9 +228,7 @@ fn write_snapshot(meta: &Meta, snapshot: &model::snapshot::Snapshot) -> io::Resu
         meta.host.replace('/', "_"),
         meta::rfc3339_now().replace(':', "")
     ));
-    // Never through a link or over a file that is there: this may run as root in a folder others write to.
-    let mut file = File::options().write(true).create_new(true).open(&path)?;
-    output::give_to_caller(&file)?;
+    let mut file = owned_file::create_new(&path)?;
     report::json::write_meta(&mut file, meta)?;
     report::json::write_snapshot(&mut file, snapshot)?;
     file.flush()?;

@@ -42,6 +42,24 @@ pub struct Place {
 }
 
 impl Place {
+    /// Before the first frame.
+    pub fn begin() -> Place {
+        Place {
+            frame: FILE_HEADER_BYTES as u64,
+            line: 0,
+        }
+    }
+
+    /// Offset from which on the file's frames come after the place.
+    pub fn after_begin(&self) -> u64 {
+        self.frame + u64::from(self.line > 0)
+    }
+
+    /// To tell places apart.
+    pub fn key(&self) -> (u64, usize) {
+        (self.frame, self.line)
+    }
+
     /// Where reading must go on in the file.
     pub fn offset(&self) -> u64 {
         self.frame
@@ -101,7 +119,7 @@ pub fn extent(path: &Path) -> Result<Extent, RecordingError> {
                 Place { frame: at, line: 0 },
             )?;
             rest.extent = extent;
-            while let Some(record) = rest.next() {
+            for record in rest.by_ref() {
                 record?;
             }
             return Ok(rest.extent);

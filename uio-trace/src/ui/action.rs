@@ -2,6 +2,25 @@
 
 use super::state::Screen;
 
+/// What a key of a recording's time line asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Stop and go on.
+    Pause,
+    /// Half as fast, roughly.
+    Slower,
+    /// Twice as fast, roughly.
+    Faster,
+    /// Some seconds back.
+    Back,
+    /// Some seconds on.
+    Forward,
+    /// A tenth of the recording back.
+    FarBack,
+    /// A tenth of the recording on.
+    FarForward,
+}
+
 /// One thing the user asked for. Keys become actions in [`super::keymap`], actions change the state in
 /// [`super::update`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +75,8 @@ pub enum Action {
     ToggleOwn,
     /// Draw everything anew, after other output garbled the screen.
     Repaint,
+    /// Move in a recording's time.
+    Replay(Control),
     /// The terminal has a new size.
     Resize(u16, u16),
 }

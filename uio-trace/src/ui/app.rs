@@ -11,7 +11,7 @@
 
 use super::action::Action;
 use super::keymap;
-use super::state::{State, TerminalFacts};
+use super::state::{State, TerminalFacts, Timeline};
 use super::update::{self, Effect};
 use super::view;
 use crate::model::snapshot::{Meta, Snapshot};
@@ -77,6 +77,14 @@ impl App {
         if self.state.own_cost != share {
             self.changed = true;
             self.state.own_cost = share;
+        }
+    }
+
+    /// Tells where a replay is.
+    pub fn set_timeline(&mut self, timeline: Option<Timeline>) {
+        if self.state.timeline != timeline {
+            self.changed = true;
+            self.state.timeline = timeline;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every key, once: what it does, where, and what the help says. The help screen and the hints in the last line are
 //! made from [`KEYMAP`], so they cannot disagree with what the keys do.
 
-use super::action::Action;
+use super::action::{Action, Control};
 use super::state::{Screen, State};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -170,6 +170,27 @@ pub const KEYMAP: &[Binding] = &[
     binding(&[Ctrl('c')], Action::Quit, Place::Always, "quit", ""),
 ];
 
+/// Keys of a recording's time line, which hold beside [`KEYMAP`]'s while one is replayed and no filter is typed.
+#[rustfmt::skip]
+pub const TIMELINE: &[Binding] = &[
+    binding(&[Char('p')], Action::Replay(Control::Pause), Place::Everywhere, "pause, go on", "pause"),
+    binding(&[Char(',')], Action::Replay(Control::Back), Place::Everywhere, "10 seconds back", "back"),
+    binding(&[Char('.')], Action::Replay(Control::Forward), Place::Everywhere, "10 seconds on", "on"),
+    binding(&[Char('<')], Action::Replay(Control::FarBack), Place::Everywhere, "a tenth of the recording back", ""),
+    binding(&[Char('>')], Action::Replay(Control::FarForward), Place::Everywhere, "a tenth of the recording on", ""),
+    binding(&[Char('[')], Action::Replay(Control::Slower), Place::Everywhere, "slower, down to 0.1x", "slower"),
+    binding(&[Char(']')], Action::Replay(Control::Faster), Place::Everywhere, "faster, up to 100x", "faster"),
+];
+
+/// The time line's keys that hold in this state.
+pub fn timeline(state: &State) -> &'static [Binding] {
+    if state.timeline.is_some() && state.filter_before.is_none() {
+        TIMELINE
+    } else {
+        &[]
+    }
+}
+
 /// The places that hold in this state, most specific first.
 pub fn places(state: &State) -> &'static [Place] {
     use Place::{Always, Detail, Everywhere, Filter, Help, List, Refs, Rows};
@@ -191,6 +212,7 @@ pub fn lookup(state: &State, event: &KeyEvent) -> Option<Action> {
     let bound = places(state)
         .iter()
         .flat_map(|place| KEYMAP.iter().filter(move |b| b.place == *place))
+        .chain(timeline(state))
         .find(|b| b.keys.iter().any(|k| k.is(event)));
     if let Some(b) = bound {
         return Some(b.action);
@@ -248,6 +270,18 @@ mod tests {
                     assert!(!seen.contains(key), "{key:?} twice in {places:?}");
                     seen.push(*key);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_time_lines_keys_mean_nothing_else() {
+        let mut seen: Vec<Key> = KEYMAP.iter().flat_map(|b| b.keys).copied().collect();
+        for b in TIMELINE {
+            assert!(!b.text.is_empty());
+            for key in b.keys {
+                assert!(!seen.contains(key), "{key:?} twice");
+                seen.push(*key);
             }
         }
     }

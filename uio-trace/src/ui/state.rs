@@ -147,6 +147,21 @@ pub struct TableView {
     pub total: usize,
 }
 
+/// Where a replay is in its recording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timeline {
+    /// From the recording's begin, ns.
+    pub position_ns: u64,
+    /// Of the recording, ns.
+    pub length_ns: u64,
+    /// Stopped.
+    pub paused: bool,
+    /// Recorded seconds per second.
+    pub speed: f64,
+    /// What else is to be said: where it ends, what is missing.
+    pub note: String,
+}
+
 /// Everything the screens are drawn from.
 #[derive(Debug)]
 pub struct State {
@@ -164,6 +179,8 @@ pub struct State {
     pub rate: Option<f64>,
     /// CPU time the tool costs, as a share of one CPU; `None`: not known.
     pub own_cost: Option<f64>,
+    /// Of a replay; `None`: a running trace.
+    pub timeline: Option<Timeline>,
     /// The screen shown.
     pub screen: Screen,
     /// Each screen's list.
@@ -193,6 +210,7 @@ impl State {
             frozen: None,
             rate: None,
             own_cost: None,
+            timeline: None,
             screen: Screen::Overview,
             views: Default::default(),
             findings: Vec::new(),
@@ -233,7 +251,12 @@ impl State {
 
     /// Rows between header and hints.
     pub fn body_rows(&self) -> u16 {
-        self.size.1.saturating_sub(HEADER_ROWS + FOOTER_ROWS)
+        self.size.1.saturating_sub(HEADER_ROWS + self.footer_rows())
+    }
+
+    /// Rows below the body.
+    pub fn footer_rows(&self) -> u16 {
+        FOOTER_ROWS + u16::from(self.timeline.is_some())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Actions and snapshots change the state here, and only here. What the interface cannot do itself comes back as
 //! effects.
 
-use super::action::Action;
+use super::action::{Action, Control};
 use super::arrange;
 use super::state::{Detail, Screen, Selection, State};
 use super::view;
@@ -17,6 +17,8 @@ pub enum Effect {
     WriteSnapshot(Arc<Snapshot>),
     /// Clear the terminal and draw everything.
     Repaint,
+    /// Move in the recording's time.
+    Control(Control),
 }
 
 /// Longest filter: no more fits in the line where it is typed.
@@ -30,6 +32,7 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Repaint => return vec![Effect::Repaint],
+        Action::Replay(control) => return vec![Effect::Control(control)],
         Action::WriteSnapshot => {
             return match state.shown() {
                 Some(snapshot) => vec![Effect::WriteSnapshot(snapshot.clone())],

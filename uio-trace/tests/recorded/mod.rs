@@ -54,10 +54,10 @@ pub fn events() -> Vec<Event> {
     };
     let pointer = |n: u64| KernelPtr(0xffff_8880_0000_0000 + n);
     let histogram = || HistogramReading {
-        sum: u64::MAX,
+        sum: 1 << 60,
         min: 1,
         max: 1 << 50,
-        buckets: vec![(3, 1), (303, u64::MAX)],
+        buckets: vec![(3, 1), (303, 1 << 40)],
     };
     let probe = Probe {
         subject: "aio".into(),
@@ -159,7 +159,7 @@ pub fn events() -> Vec<Event> {
             latency_ns: 1,
             wait_ns: 1,
         },
-        EventKind::Counters(BTreeMap::from([("uio_seen".into(), u64::MAX)])),
+        EventKind::Counters(BTreeMap::from([("uio_seen".into(), 1 << 60)])),
         EventKind::Tick,
     ];
     let at = |(n, kind)| Event {

@@ -1,7 +1,7 @@
 //! The help: every key of the keymap.
 
 use crate::ui::canvas::Canvas;
-use crate::ui::keymap::{KEYMAP, Place};
+use crate::ui::keymap::{self, KEYMAP, Place};
 use crate::ui::phases::Phase;
 use crate::ui::state::State;
 use crate::ui::theme::Role;
@@ -21,13 +21,21 @@ enum Line {
     Blank,
 }
 
-fn lines() -> Vec<Line> {
+fn lines(state: &State) -> Vec<Line> {
+    let key = |binding: &keymap::Binding| {
+        let keys: Vec<String> = binding.keys.iter().map(|k| k.name()).collect();
+        Line::Key(keys.join(" "), binding.text)
+    };
     let mut lines = Vec::new();
+    if !keymap::timeline(state).is_empty() {
+        lines.push(Line::Heading("In the recording"));
+        lines.extend(keymap::timeline(state).iter().map(key));
+        lines.push(Line::Blank);
+    }
     for place in Place::ALL {
         lines.push(Line::Heading(place.title()));
         for binding in KEYMAP.iter().filter(|b| b.place == place) {
-            let keys: Vec<String> = binding.keys.iter().map(|k| k.name()).collect();
-            lines.push(Line::Key(keys.join(" "), binding.text));
+            lines.push(key(binding));
         }
         lines.push(Line::Blank);
     }
@@ -51,12 +59,12 @@ fn columns(width: u16) -> usize {
 /// The line that is first when the end of the help is in view.
 pub fn last_first_line(state: &State) -> usize {
     let rows = usize::from(state.body_rows().saturating_sub(1)) * columns(state.size.0);
-    lines().len().saturating_sub(rows)
+    lines(state).len().saturating_sub(rows)
 }
 
 /// Draws the help from the state's first line on.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
-    let all = lines();
+    let all = lines(state);
     let columns = columns(area.width);
     let rows = usize::from(area.height.saturating_sub(1));
     let first = state

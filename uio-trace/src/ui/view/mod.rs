@@ -8,12 +8,13 @@ pub mod help;
 pub mod overview;
 pub mod probes;
 pub mod refs;
+pub mod timeline;
 pub mod uio;
 pub mod uio_detail;
 
 use super::arrange::{self, Tabular};
 use super::canvas::{Canvas, split_top};
-use super::state::{Detail, FOOTER_ROWS, HEADER_ROWS, MINIMUM_SIZE, RowId, Screen, State};
+use super::state::{Detail, HEADER_ROWS, MINIMUM_SIZE, RowId, Screen, State};
 use super::text;
 use super::theme::{Role, Theme};
 use super::widgets::table::Table;
@@ -32,9 +33,13 @@ pub fn draw(state: &State, buffer: &mut Buffer) {
         return;
     }
     let (head, rest) = split_top(area, HEADER_ROWS);
-    let (body, foot) = split_top(rest, rest.height.saturating_sub(FOOTER_ROWS));
+    let (body, foot) = split_top(rest, rest.height.saturating_sub(state.footer_rows()));
     header::draw(&mut canvas, head, state);
     draw_body(&mut canvas, body, state);
+    let (above, foot) = split_top(foot, foot.height.saturating_sub(1));
+    if let Some(timeline) = &state.timeline {
+        timeline::draw(&mut canvas, above, timeline, state);
+    }
     header::draw_footer(&mut canvas, foot, state);
 }
 
