@@ -15,8 +15,11 @@ use uio_trace::report::{folded, html, json, perfetto, text};
 /// Events taken of one input: a few bytes can stand for many.
 const MAX_EVENTS: usize = 2000;
 
-/// Name and function of each target.
-pub const TARGETS: [(&str, fn(&[u8])); 4] = [
+/// Name and function of a target.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 4] = [
     ("recording", recording_file),
     ("events", event_lines),
     ("decode", ring_entry),
