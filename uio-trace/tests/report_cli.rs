@@ -372,3 +372,19 @@ fn the_command_line_is_checked() {
         assert!(!ended.err.is_empty() && ended.out.is_empty());
     }
 }
+
+/// Whether this kernel can be traced or not: what `hist` says, `report --live` says, too.
+#[test]
+fn a_live_report_ends_as_hist_does() {
+    let folder = folder("live");
+    let hist = run(&folder, &["hist", "--duration", "0.5"]);
+    let live = run(&folder, &["report", "--live", "0.5", "-o", "live.txt"]);
+    assert_eq!(live.code, hist.code, "{}", live.err);
+    if hist.code == 0 {
+        let text = fs::read_to_string(folder.join("live.txt")).unwrap();
+        assert!(text.contains("FINDINGS"), "{text}");
+    } else {
+        assert_eq!(live.err, hist.err);
+        assert!(!folder.join("live.txt").exists());
+    }
+}

@@ -121,6 +121,7 @@ fn build(counts: Vec<(usize, u64)>, sum: u64, min: u64, max: u64) -> Histogram {
     if count == 0 {
         return Histogram::default();
     }
+    let min = min.min(max);
     let quantile = |q: f64| {
         // Nearest rank: the smallest value with at least q of all values at or below it.
         let rank = ((q * count as f64).ceil() as u64).clamp(1, count);

@@ -1,6 +1,6 @@
 //! UIO devices and their figures: absolute readings of the kernel's series in, since-start and interval figures out.
 
-use super::limits::{MAX_UIO_DEVICES, MAX_UIO_SERIES};
+use super::limits::{MAX_COUNT, MAX_UIO_DEVICES, MAX_UIO_SERIES};
 use super::slow::SlowOps;
 use super::snapshot::{Histogram, UioDevice, UioLock, UioOpFigures};
 use super::{errno, histogram};
@@ -43,6 +43,28 @@ pub struct Uio {
     refused_keys: HashSet<DeviceKey>,
 }
 
+/// Counts up to [`MAX_COUNT`].
+fn believed(mut reading: UioSeriesReading) -> UioSeriesReading {
+    let singles = [
+        &mut reading.count,
+        &mut reading.contended,
+        &mut reading.driver_waits,
+    ];
+    let histograms = [&mut reading.latency, &mut reading.wait, &mut reading.hold];
+    let buckets = histograms
+        .into_iter()
+        .flat_map(|h| &mut h.buckets)
+        .map(|b| &mut b.1);
+    for count in singles
+        .into_iter()
+        .chain(reading.errors.values_mut())
+        .chain(buckets)
+    {
+        *count = (*count).min(MAX_COUNT);
+    }
+    reading
+}
+
 /// What a snapshot has to be told.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
@@ -73,7 +95,7 @@ impl Default for Uio {
 impl Uio {
     /// New readings; a series that is not among them keeps its figures.
     pub fn readings(&mut self, readings: Vec<UioSeriesReading>) {
-        for reading in readings {
+        for reading in readings.into_iter().map(believed) {
             let key = (reading.device, reading.op);
             if reading.contended > 0 && self.lock == UioLock::Unknown {
                 // Only a mutex inside the device is ever counted as contended.

@@ -116,6 +116,11 @@ h2,h3{break-after:avoid}
 figure,.findings li,tr{break-inside:avoid}
 .scroll{overflow:visible}
 svg.plot{min-width:0}
+table{font-size:7.5pt}
+th,td{padding:.15rem .3rem}
+thead th,th.n,td.n{white-space:normal}
+tbody th{min-width:0}
+h3+p{break-after:avoid}
 .findings li{border:1px solid var(--axis);border-left-width:.35rem}
 }
 ";
