@@ -195,11 +195,11 @@ fn blockers(p: &mut String, device: &UioDevice) {
     let columns = [
         words("held by"),
         words("doing"),
-        figures("slow operations behind it"),
-        figures("their waits"),
+        figures("waits behind it"),
+        figures("their sum"),
     ];
     let caption = format!(
-        "Who held the lock of {} when slow operations began to wait",
+        "Who held the lock of {} when others began to wait",
         device.sysfs_name
     );
     table(p, &caption, &columns, &rows);
