@@ -1,5 +1,9 @@
 //! The command line as text: what clap parses. `config` makes it valid values.
 
+mod report;
+
+pub use report::{DiffArgs, OutputArgs, ReportArgs};
+
 use crate::error::AppError;
 use clap::{Args, Parser, Subcommand};
 use std::io::Write;
@@ -73,6 +77,10 @@ pub enum Command {
     Record(RecordArgs),
     /// The live screens over a recording (needs a terminal; no root, any machine)
     Replay(ReplayArgs),
+    /// What a recording tells: text, JSON, a HTML page, a Perfetto trace, or folded stacks
+    Report(ReportArgs),
+    /// What got better and what worse between two recordings or JSON dumps
+    Diff(DiffArgs),
     /// Can this kernel be traced, by this user? Each hook and how it attaches. Works without root
     Check(CheckArgs),
 }
@@ -93,7 +101,7 @@ pub struct TraceArgs {
     #[arg(long, value_name = "TEXT")]
     pub owner: Option<String>,
     /// Show UIO operations of at least this length one by one
-    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    #[arg(long, value_name = "DURATION", default_value = TraceArgs::SLOW)]
     pub slow: String,
     /// Show everything, also the tool's own percpu_refs
     #[arg(long)]
@@ -104,6 +112,11 @@ pub struct TraceArgs {
     /// Size of the event rings in KiB, a power of two (default: 1024)
     #[arg(long, value_name = "KIB", hide_short_help = true)]
     pub ring_kib: Option<u32>,
+}
+
+impl TraceArgs {
+    /// `--slow` where it is not given.
+    pub const SLOW: &str = "1ms";
 }
 
 /// `hist`.

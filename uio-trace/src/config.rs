@@ -1,5 +1,9 @@
 //! Validated values from the command line.
 
+mod report;
+
+pub use report::{DiffConfig, ReportConfig, ReportForm, ReportSource};
+
 use crate::{
     cli::{ExecArgs, HistArgs, RecordArgs, TraceArgs},
     error::AppError,

@@ -89,7 +89,11 @@ fn host(top: &Path, summary: &mut Summary) {
         "warnings",
     ];
     summary.add("clippy", step(cargo(top).args(clippy)));
-    summary.add("packages of the tests", apt::ensure_installed(&["tmux"]));
+    // `top` is driven in tmux, and a page of a report looked at in a browser.
+    summary.add(
+        "packages of the tests",
+        apt::ensure_installed(&["tmux", "chromium", "fonts-dejavu-core"]),
+    );
     host_tests(top, summary);
     summary.add("bpf object built anew is the same", bpf::compare(top));
 }

@@ -1,22 +1,25 @@
 //! The commands: what wires rooms together.
 
 pub mod check;
+pub mod diff;
 pub mod exec;
 pub mod filter;
 pub mod hist;
 pub mod meta;
+pub mod output;
 pub mod own_cost;
 pub mod owned_file;
 pub mod preflight;
 pub mod record;
 pub mod replay;
+pub mod report;
 pub mod signals;
 pub mod top;
 pub mod tracer;
 
 use crate::{
     cli::{Cli, Command},
-    config::{ExecConfig, HistConfig, RecordConfig, TraceConfig},
+    config::{DiffConfig, ExecConfig, HistConfig, RecordConfig, ReportConfig, TraceConfig},
     error::AppError,
 };
 
@@ -31,6 +34,8 @@ pub async fn run(cli: Cli) -> Result<(), AppError> {
         Some(Command::Hist(args)) => hist::run(HistConfig::new(&args)?).await,
         Some(Command::Record(args)) => record::run(RecordConfig::new(&args)?).await,
         Some(Command::Replay(args)) => replay::run(&args).await,
+        Some(Command::Report(args)) => report::run(ReportConfig::new(&args)?).await,
+        Some(Command::Diff(args)) => diff::run(&DiffConfig::new(&args)),
         Some(Command::Top(args)) => top::run(TraceConfig::new(&args)?).await,
         None => top::run(TraceConfig::new(&cli.trace)?).await,
     }

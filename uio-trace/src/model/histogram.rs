@@ -4,6 +4,8 @@
 
 use super::snapshot::{Bucket, Histogram};
 use crate::event::HistogramReading;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use uio_trace_common::histogram::{BUCKETS, bucket_high, bucket_index, bucket_low};
 
 /// Records values one by one. Empty ones take no heap.
@@ -55,18 +57,19 @@ impl Recorder {
 /// The figures of a reading, or of what came since `base`.
 pub fn from_reading(now: &HistogramReading, base: Option<&HistogramReading>) -> Histogram {
     let in_range = |i: u16| (i as usize).min(BUCKETS - 1);
+    let buckets = ascending(&now.buckets);
     let Some(base) = base else {
-        let counts = now
-            .buckets
+        let counts = buckets
             .iter()
             .filter(|b| b.1 > 0)
             .map(|&(i, n)| (in_range(i), n))
             .collect();
         return build(counts, now.sum, now.min, now.max);
     };
-    let mut counts = Vec::with_capacity(now.buckets.len());
-    let mut before = base.buckets.iter().peekable();
-    for &(i, n) in &now.buckets {
+    let mut counts = Vec::with_capacity(buckets.len());
+    let before = ascending(&base.buckets);
+    let mut before = before.iter().peekable();
+    for &(i, n) in buckets.iter() {
         while before.next_if(|b| b.0 < i).is_some() {}
         let n = match before.next_if(|b| b.0 == i) {
             Some(b) => n.saturating_sub(b.1),
@@ -84,18 +87,47 @@ pub fn from_reading(now: &HistogramReading, base: Option<&HistogramReading>) -> 
     build(counts, now.sum.saturating_sub(base.sum), min.min(max), max)
 }
 
+/// As they must be: a recording may be damaged in a way its checksums do not tell.
+fn ascending(buckets: &[(u16, u64)]) -> Cow<'_, [(u16, u64)]> {
+    if buckets.is_sorted_by(|a, b| a.0 < b.0) {
+        return Cow::Borrowed(buckets);
+    }
+    let mut sums = BTreeMap::new();
+    for (i, n) in buckets {
+        let sum: &mut u64 = sums.entry(*i).or_default();
+        *sum = sum.saturating_add(*n);
+    }
+    sums.into_iter().collect()
+}
+
+/// The distribution of the values of several. Each must have the buckets of [`uio_trace_common::histogram`].
+pub fn merge<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Histogram {
+    let mut counts = BTreeMap::new();
+    let (mut sum, mut min, mut max) = (0u64, u64::MAX, 0);
+    for h in histograms.filter(|h| h.count > 0) {
+        for bucket in &h.buckets {
+            let count: &mut u64 = counts.entry(bucket_index(bucket.lo)).or_default();
+            *count = count.saturating_add(bucket.count);
+        }
+        sum = sum.saturating_add(h.sum);
+        (min, max) = (min.min(h.min), max.max(h.max));
+    }
+    build(counts.into_iter().collect(), sum, min.min(max), max)
+}
+
 /// Figures from sparse (index, count), ascending.
 fn build(counts: Vec<(usize, u64)>, sum: u64, min: u64, max: u64) -> Histogram {
-    let count: u64 = counts.iter().map(|c| c.1).sum();
+    let count = counts.iter().fold(0u64, |sum, c| sum.saturating_add(c.1));
     if count == 0 {
         return Histogram::default();
     }
+    let min = min.min(max);
     let quantile = |q: f64| {
         // Nearest rank: the smallest value with at least q of all values at or below it.
         let rank = ((q * count as f64).ceil() as u64).clamp(1, count);
-        let mut below = 0;
+        let mut below = 0u64;
         for &(i, n) in &counts {
-            below += n;
+            below = n.saturating_add(below);
             if below >= rank {
                 return midpoint(i, max).clamp(min, max);
             }
@@ -155,8 +187,8 @@ impl Histogram {
         let from = exponent(first);
         let mut rows: Vec<(u32, u64)> = (from..=exponent(last)).map(|e| (e, 0)).collect();
         for b in &self.buckets {
-            if let Some(row) = rows.get_mut((exponent(b) - from) as usize) {
-                row.1 += b.count;
+            if let Some(row) = rows.get_mut(exponent(b).saturating_sub(from) as usize) {
+                row.1 = b.count.saturating_add(row.1);
             }
         }
         rows
@@ -235,6 +267,19 @@ mod tests {
         let want = sorted[2_499];
         assert!(h.p50.abs_diff(want) as f64 <= 0.0625 * want as f64 + 1.0);
         assert!(h.min <= sorted[0] && h.max >= sorted[4_999]);
+    }
+
+    #[test]
+    fn merged_is_as_if_recorded_together() {
+        let raw = values(3_000);
+        let (mut all, mut parts) = (Recorder::default(), [(); 3].map(|()| Recorder::default()));
+        for (i, v) in raw.iter().enumerate() {
+            all.record(*v);
+            parts[i % 3].record(*v);
+        }
+        let parts = parts.map(|p| p.histogram());
+        assert_eq!(merge(parts.iter()), all.histogram());
+        assert_eq!(merge([].into_iter()), Histogram::default());
     }
 
     #[test]

@@ -48,3 +48,7 @@ pub const RING_DELAY_NS: u64 = 200_000_000;
 pub const EXIT_END_GRACE_NS: u64 = 1_000_000_000;
 /// Time between two looks for what has to be closed, ns.
 pub const SWEEP_INTERVAL_NS: u64 = 10_000_000;
+
+/// Largest figure of a counter or series that is believed: a million operations a second for nine years. Larger ones come
+/// from a damaged recording only; cut to this, no sum over all series and counters overflows.
+pub const MAX_COUNT: u64 = 1 << 48;

@@ -1,5 +1,6 @@
 //! The counters that tell what was lost: kernel side, rings, decoder, and the model's own bounds.
 
+use super::limits::MAX_COUNT;
 use super::snapshot::Loss;
 use std::collections::BTreeMap;
 use uio_trace_common::loss as raw;
@@ -33,6 +34,7 @@ impl Counters {
     pub fn apply(&mut self, counters: BTreeMap<String, u64>) -> bool {
         let mut lifecycle_lost = false;
         for (name, value) in counters {
+            let value = value.min(MAX_COUNT);
             let old = self.now.get(&name).copied().unwrap_or(0);
             lifecycle_lost |= value > old && concerns_lifecycle(&name);
             self.now.insert(name, value.max(old));

@@ -2,7 +2,7 @@
 
 use super::blockers::Blockers;
 use super::history::LockTotals;
-use super::limits::{MAX_UIO_DEVICES, MAX_UIO_SERIES};
+use super::limits::{MAX_COUNT, MAX_UIO_DEVICES, MAX_UIO_SERIES};
 use super::snapshot::{Histogram, UioDevice, UioLock, UioOpFigures};
 use super::{errno, histogram};
 use crate::event::{
@@ -44,6 +44,28 @@ pub struct Uio {
     refused_keys: HashSet<DeviceKey>,
 }
 
+/// Counts up to [`MAX_COUNT`].
+fn believed(mut reading: UioSeriesReading) -> UioSeriesReading {
+    let singles = [
+        &mut reading.count,
+        &mut reading.contended,
+        &mut reading.driver_waits,
+    ];
+    let histograms = [&mut reading.latency, &mut reading.wait, &mut reading.hold];
+    let buckets = histograms
+        .into_iter()
+        .flat_map(|h| &mut h.buckets)
+        .map(|b| &mut b.1);
+    for count in singles
+        .into_iter()
+        .chain(reading.errors.values_mut())
+        .chain(buckets)
+    {
+        *count = (*count).min(MAX_COUNT);
+    }
+    reading
+}
+
 /// What a snapshot has to be told.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
@@ -74,7 +96,7 @@ impl Default for Uio {
 impl Uio {
     /// New readings; a series that is not among them keeps its figures.
     pub fn readings(&mut self, readings: Vec<UioSeriesReading>) {
-        for reading in readings {
+        for reading in readings.into_iter().map(believed) {
             let key = (reading.device, reading.op);
             if reading.contended > 0 && self.lock == UioLock::Unknown {
                 // Only a mutex inside the device is ever counted as contended.

@@ -29,12 +29,16 @@ struct IntervalRecord {
     aio_drains_omitted: u64,
 }
 
-fn record<T: Serialize>(out: &mut impl Write, kind: &'static str, body: &T) -> io::Result<()> {
+pub(super) fn record<T: Serialize>(out: &mut impl Write, kind: &'static str, body: &T) -> io::Result<()> {
     serde_json::to_writer(&mut *out, &Record { kind, body })?;
     out.write_all(b"\n")
 }
 
-fn records<T: Serialize>(out: &mut impl Write, kind: &'static str, bodies: &[T]) -> io::Result<()> {
+pub(super) fn records<T: Serialize>(
+    out: &mut impl Write,
+    kind: &'static str,
+    bodies: &[T],
+) -> io::Result<()> {
     bodies.iter().try_for_each(|body| record(out, kind, body))
 }
 

@@ -10,6 +10,7 @@ mod uio;
 use crate::format::{count, duration, fit, kernel_setting, parse_rfc3339, plural, printable, rfc3339, width};
 use crate::model::findings as diagnoses;
 use crate::model::snapshot::{InProgress, Meta, Probe, ProbeState, Severity, Snapshot};
+use crate::report::story::Story;
 
 /// Columns of a line, at most.
 pub const COLUMNS: usize = 79;
@@ -105,6 +106,19 @@ pub fn render(meta: &Meta, snapshot: &Snapshot, options: &Options) -> String {
     uio::slow_ops(&mut page, snapshot);
     losses(&mut page, snapshot);
     page.text
+}
+
+/// The dump of a report: remarks about its source come first.
+pub fn render_story(story: &Story, options: &Options) -> String {
+    let mut page = Page {
+        text: String::new(),
+        ascii: options.ascii,
+        limits: FEW,
+    };
+    for remark in &story.remarks {
+        page.paragraph("", &format!("note: {remark}"), 2);
+    }
+    page.text + &render(&story.meta, &story.snapshot, options)
 }
 
 /// The text so far.
