@@ -13,6 +13,7 @@ use crate::{
     kernel::Root,
     model::{
         self, Model, Scope,
+        questions::Questions,
         snapshot::{Meta, Snapshot},
     },
     report,
@@ -77,6 +78,11 @@ pub trait Live {
     /// When it cannot be read any more.
     fn catch_up(&mut self, sink: impl FnMut(Event)) -> Result<(), AppError>;
 
+    /// Looks at what the model asks about; the answers come with the next events.
+    fn answer(&mut self, questions: Questions) {
+        drop(questions);
+    }
+
     /// Leaves out of a snapshot what was not asked for.
     fn shape(&self, snapshot: &mut Snapshot);
 }
@@ -88,6 +94,10 @@ impl Live for Tracer {
 
     fn catch_up(&mut self, sink: impl FnMut(Event)) -> Result<(), AppError> {
         Tracer::catch_up(self, sink)
+    }
+
+    fn answer(&mut self, questions: Questions) {
+        Tracer::answer(self, questions);
     }
 
     fn shape(&self, snapshot: &mut Snapshot) {
@@ -168,6 +178,7 @@ async fn watch(
                 }
             }
             _ = refresh.tick() => {
+                live.answer(model.questions());
                 live.catch_up(|event| model.apply(event))?;
                 let mut snapshot = model.snapshot(Scope::SinceStart);
                 live.shape(&mut snapshot);

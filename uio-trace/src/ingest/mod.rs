@@ -7,3 +7,4 @@ pub mod ring;
 pub mod series;
 pub mod symbols;
 pub mod sysfs;
+pub mod waiters;

@@ -27,6 +27,26 @@ impl Recorder {
         self.sum = self.sum.saturating_add(ns);
     }
 
+    /// Adds all values of another.
+    pub fn merge(&mut self, other: &Recorder) {
+        let Some(theirs) = &other.buckets else { return };
+        if other.count == 0 {
+            return;
+        }
+        let buckets = self.buckets.get_or_insert_with(|| Box::new([0; BUCKETS]));
+        for (mine, n) in buckets.iter_mut().zip(theirs.iter()) {
+            *mine += n;
+        }
+        self.min = if self.count == 0 {
+            other.min
+        } else {
+            self.min.min(other.min)
+        };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
     /// Back to empty; keeps its memory.
     pub fn clear(&mut self) {
         if self.count > 0 {
@@ -166,6 +186,20 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merged_is_as_if_recorded_together() {
+        let recorder = |values: &[u64]| {
+            let mut r = Recorder::default();
+            values.iter().for_each(|v| r.record(*v));
+            r
+        };
+        let mut merged = recorder(&[]);
+        for part in [&[5_000, 900][..], &[], &[77]] {
+            merged.merge(&recorder(part));
+        }
+        assert_eq!(merged.histogram(), recorder(&[5_000, 900, 77]).histogram());
+    }
 
     /// A small deterministic generator, log-uniform over 1 ns .. 2^34 ns.
     fn values(n: usize) -> Vec<u64> {

@@ -5,12 +5,12 @@
 //! eleven blocked readers, and returns are missed. tracefs lets the number be chosen, but its definitions outlive their maker:
 //! they are named after this process, removed at its end, and after a kill -9 by a [`janitor`] process that waits for it.
 
-use aya_obj::generated::perf_event_attr;
+use super::perf;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::{
-        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -26,9 +26,6 @@ const GROUP: &str = "uio_trace_";
 
 /// include/uapi/linux/perf_event.h
 const PERF_TYPE_TRACEPOINT: u32 = 2;
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
-const PERF_EVENT_IOC_ENABLE: libc::Ioctl = 0x2400;
-const PERF_EVENT_IOC_SET_BPF: libc::Ioctl = 0x4004_2408;
 
 /// Name of the hidden command that runs [`janitor`].
 pub const JANITOR: &str = "remove-probes-of";
@@ -101,36 +98,9 @@ impl Kretprobes {
             .trim()
             .parse()
             .map_err(io::Error::other)?;
-        // SAFETY: perf_event_attr is integers, bit fields and unions of them: zero is a value.
-        let mut attributes: perf_event_attr = unsafe { std::mem::zeroed() };
-        attributes.type_ = PERF_TYPE_TRACEPOINT;
-        attributes.size = size_of::<perf_event_attr>() as u32;
+        let mut attributes = perf::attributes(PERF_TYPE_TRACEPOINT);
         attributes.config = id;
-        attributes.__bindgen_anon_1.sample_period = 1;
-        // A kprobe event runs its program on every CPU, whichever one it is opened on (kernel/trace/bpf_trace.c).
-        let (pid, cpu, group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
-        // SAFETY: the attributes live through the call and name their own size; the others are integers.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                pid,
-                cpu,
-                group,
-                PERF_FLAG_FD_CLOEXEC,
-            )
-        };
-        let fd = i32::try_from(fd)
-            .ok()
-            .filter(|fd| *fd >= 0)
-            .ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: a new descriptor that nobody else owns.
-        let perf_event = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: both descriptors are open; the argument of this request is a descriptor.
-        check(unsafe { libc::ioctl(fd, PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()) })?;
-        // SAFETY: the descriptor is open; this request takes no argument.
-        check(unsafe { libc::ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) })?;
-        Ok(perf_event)
+        perf::attach(&attributes, program)
     }
 
     /// Detaches and takes the definition away.
@@ -169,14 +139,6 @@ impl Drop for Kretprobes {
             drop(janitor.stdin.take());
             let _ = janitor.wait();
         }
-    }
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 mod aio;
 mod check;
 mod conduct;
+mod hangs;
 mod refs;
 mod reload;
 mod uio;
@@ -132,6 +133,14 @@ fn cases() -> Vec<Case> {
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
         full("ref_queue_freeze", refs::queue_freeze),
+        full("ref_held_after_confirm", refs::held_after_confirm).timed(),
+        full("ref_leaked", refs::leaked),
+        full("ref_killed_twice", refs::killed_twice),
+        full("ref_switched_and_reinitialised", refs::switched_and_reinitialised),
+        full("hang_exit_aio_tool_before", hangs::exit_aio_before),
+        full("hang_exit_aio_tool_after", hangs::exit_aio_after),
+        full("hang_queue_freeze_tool_before", hangs::queue_freeze_before),
+        full("hang_queue_freeze_tool_after", hangs::queue_freeze_after),
         full("uio_reloaded_three_times", reload::three_times),
         full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
