@@ -31,7 +31,8 @@ pub fn read(root: &Root) -> BTreeMap<String, String> {
         ),
     ] {
         if let Ok(value) = root.text(path)
-            && !value.is_empty()
+            // What sysfs prints of an empty CPU list that was never set.
+            && !matches!(value.as_str(), "" | "(null)")
         {
             found.insert(name.to_owned(), value);
         }
@@ -75,7 +76,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("uio-trace-rcu-{}", std::process::id()));
         let files = [
             ("sys/kernel/rcu_expedited", "1\n"),
-            ("sys/devices/system/cpu/nohz_full", "\n"),
+            ("sys/devices/system/cpu/nohz_full", "(null)\n"),
             ("proc/sys/kernel/osrelease", "6.12.1-x\n"),
             ("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC Debian\n"),
             ("proc/cmdline", "quiet rcu_nocbs=1-3 rcupdate.rcu_normal=1\n"),

@@ -50,7 +50,10 @@ impl Refs {
             }
             RefState::GracePeriod => open.uncertain_since = None,
             // Its release function may be about to run: it has until the next look.
-            RefState::Held(0) if !open.seen_empty => open.seen_empty = true,
+            RefState::Held(0) if !open.seen_empty => {
+                open.seen_empty = true;
+                open.references = Some(0);
+            }
             RefState::Held(0) => self.unseen_end(reference),
             RefState::Held(references) => {
                 // Its switch was missed, if it was not seen: then when it was is not known.
