@@ -69,6 +69,9 @@ pub struct Tracer {
     stacks: Result<(), String>,
 }
 
+/// How long figures wait for the scan of all tasks: with many thousands it takes longer than a first short dump.
+const SCAN_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Release functions remembered as asked for; a kernel has a few dozen.
 const RELEASES_MAX: usize = 1024;
 
@@ -240,7 +243,7 @@ impl Tracer {
         if everything {
             changes.probes |= self.session.follow_cpus();
         }
-        if let Some(found) = self.scan.take() {
+        if let Some(found) = self.scan.take(Duration::ZERO) {
             self.tell(EventKind::Waiting(found));
         }
         if let Some(present) = changes.uio {
@@ -290,7 +293,7 @@ impl Tracer {
         }
         counts.insert("decoded".into(), self.decoded);
         counts.insert("decode_error".into(), self.rejected);
-        if let Some(found) = self.scan.finish() {
+        if let Some(found) = self.scan.take(SCAN_PATIENCE) {
             self.tell(EventKind::Waiting(found));
         }
         self.look_around(true)?;

@@ -5,7 +5,10 @@ use crate::{
     kernel::{Root, stacks},
     model::waits,
 };
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::Duration,
+};
 
 /// One look at all tasks, by a thread of its own: with thousands of them it takes a moment.
 pub struct Scan(Option<Receiver<Vec<TaskStack>>>);
@@ -22,24 +25,19 @@ impl Scan {
         Scan(Some(receive))
     }
 
-    /// What it found; once. `None`: not finished, or told before.
-    pub fn take(&mut self) -> Option<Vec<TaskStack>> {
-        match self.0.as_ref()?.try_recv() {
+    /// What it found; once. `None`: not finished within `patience`, or told before.
+    pub fn take(&mut self, patience: Duration) -> Option<Vec<TaskStack>> {
+        match self.0.as_ref()?.recv_timeout(patience) {
             Ok(found) => {
                 self.0 = None;
                 Some(found)
             }
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
                 self.0 = None;
                 None
             }
         }
-    }
-
-    /// Waits for it; before a last dump.
-    pub fn finish(&mut self) -> Option<Vec<TaskStack>> {
-        self.0.take()?.recv().ok()
     }
 }
 

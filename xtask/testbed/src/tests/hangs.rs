@@ -156,22 +156,53 @@ pub fn exit_aio_after(_: &Guest) -> Result<String> {
     Ok("named by its stack".to_owned())
 }
 
+/// A SCSI disk in memory whose commands can be made to take long while it is in use.
+struct SlowDisk;
+
+impl SlowDisk {
+    const NAME: &str = "sda";
+
+    fn new() -> Result<SlowDisk> {
+        kernel_modules::load("sd_mod")?;
+        kernel_modules::load("scsi_debug delay=0 dev_size_mb=8")?;
+        let disk = SlowDisk;
+        let timeout = format!("/sys/block/{}/device/timeout", SlowDisk::NAME);
+        // Found by a scan that goes on after loading; the first reads come from looking for partitions.
+        let scheduler = format!("/sys/block/{}/queue/scheduler", SlowDisk::NAME);
+        wait_until("the SCSI disk", LIMIT, || {
+            std::path::Path::new(&scheduler).exists()
+        })?;
+        Ok(disk)
+    }
+
+    fn set_delay(&self, jiffies: u32) -> Result<()> {
+        // Refused while commands are under way.
+        wait_until("scsi_debug to take its delay", LIMIT, || {
+            std::fs::write("/sys/bus/pseudo/drivers/scsi_debug/delay", jiffies.to_string()).is_ok()
+        })
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        let _ = kernel_modules::unload("scsi_debug");
+    }
+}
+
 /// A queue that is to be frozen while it has a request for some seconds; the tool runs before, or comes after.
 fn queue_freeze(tool_first: bool) -> Result<String> {
-    const REQUEST_NS: u64 = 25_000_000_000;
-    if kernel_modules::is_loaded("null_blk") {
-        kernel_modules::unload("null_blk")?;
-    }
-    kernel_modules::load(&format!(
-        "null_blk nr_devices=1 queue_mode=2 irqmode=2 completion_nsec={REQUEST_NS}"
-    ))?;
+    // At HZ=250 a quarter of a minute, or longer than attaching takes on a slow guest; less than a hung task's 120 seconds.
+    let jiffies = if tool_first { 3_750 } else { 25_000 };
+    let disk = SlowDisk::new()?;
     let first = if tool_first {
         Some(Tool::start(&["1"])?)
     } else {
         None
     };
+    disk.set_delay(jiffies)?;
     let mut reader = Command::new("/bin/testbed")
-        .args(["aio", "--hold", "--in-flight", "1", "--file", "/dev/nullb0"])
+        .args(["aio", "--hold", "--in-flight", "1", "--file"])
+        .arg(format!("/dev/{}", SlowDisk::NAME))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -179,7 +210,7 @@ fn queue_freeze(tool_first: bool) -> Result<String> {
     let mut line = String::new();
     BufReader::new(reader.stdout.take().context("no stdout")?).read_line(&mut line)?;
     let mut freezer = Command::new("/bin/testbed")
-        .args(["elevator", "--count", "1"])
+        .args(["elevator", "--count", "1", "--device", SlowDisk::NAME])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
@@ -215,7 +246,7 @@ fn queue_freeze(tool_first: bool) -> Result<String> {
     };
     tool.wait_until("no row any more", LIMIT, no_row)?;
     tool.finish()?;
-    kernel_modules::unload("null_blk")?;
+    disk.set_delay(0)?;
     Ok("one request held it".to_owned())
 }
 
