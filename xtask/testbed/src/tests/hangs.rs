@@ -172,6 +172,8 @@ impl SlowDisk {
         wait_until("the SCSI disk", LIMIT, || {
             std::path::Path::new(&scheduler).exists()
         })?;
+        // Seconds after which SCSI gives a command up: not while a test waits for it.
+        std::fs::write(&timeout, "300").with_context(|| format!("cannot set {timeout}"))?;
         Ok(disk)
     }
 
