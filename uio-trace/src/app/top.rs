@@ -178,7 +178,7 @@ async fn watch(
                 }
             }
             _ = refresh.tick() => {
-                live.answer(model.questions());
+                live.answer(model.questions(clock::monotonic_ns()));
                 live.catch_up(|event| model.apply(event))?;
                 let mut snapshot = model.snapshot(Scope::SinceStart);
                 live.shape(&mut snapshot);

@@ -3,7 +3,7 @@
 use super::limits::{MAX_STACKS, STACK_AFTER_NS};
 use super::snapshot::InProgress;
 use super::{Model, waits};
-use crate::event::{KernelPtr, Task, TaskStack};
+use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, Task, TaskStack};
 use std::collections::BTreeMap;
 
 /// Answered by `RefLooked` and `Stacks`.
@@ -16,8 +16,12 @@ pub struct Questions {
 }
 
 impl Model {
-    /// To be asked now and then, a few times a second.
-    pub fn questions(&self) -> Questions {
+    /// To be asked now and then, a few times a second. `now_ns`: time has passed until then, also without events.
+    pub fn questions(&mut self, now_ns: MonotonicNs) -> Questions {
+        self.apply(Event {
+            ts_ns: now_ns,
+            kind: EventKind::Tick,
+        });
         let mut tasks: Vec<Task> = self.before.tasks().cloned().collect();
         // Longest first.
         for row in self.in_progress() {
@@ -62,5 +66,50 @@ impl Stacks {
                 row.stack = self.0.get(&row.tid).cloned();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::snapshot::{Probe, ProbeState};
+    use crate::model::{Config, percpu_ref};
+
+    #[test]
+    fn a_silent_host_is_asked_about_all_the_same() {
+        let mut model = Model::new(Config { start_ns: Some(0) });
+        let probe = |hook: &str| Probe {
+            subject: "percpu_ref".into(),
+            hook: hook.into(),
+            state: ProbeState::Attached,
+            method: None,
+            reason: None,
+            gives: String::new(),
+            required: false,
+        };
+        let probes = [percpu_ref::SWITCH_HOOK, percpu_ref::LOOK_HOOK].map(probe);
+        let by = Task {
+            tgid: 5,
+            tid: 6,
+            comm: "a".into(),
+        };
+        let kill = EventKind::RefKill {
+            by: by.clone(),
+            reference: KernelPtr(1),
+            release: KernelPtr(2),
+            confirm: None,
+            already_atomic: false,
+            already_dead: false,
+            references: None,
+        };
+        for kind in [EventKind::Probes(probes.to_vec()), kill] {
+            model.apply(Event { ts_ns: 10, kind });
+        }
+        assert_eq!(model.questions(20), Questions::default());
+        let asked = Questions {
+            refs: vec![KernelPtr(1)],
+            tasks: vec![by],
+        };
+        assert_eq!(model.questions(2_000_000_000), asked);
     }
 }
