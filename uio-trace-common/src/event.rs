@@ -29,6 +29,9 @@ pub const KIND_EXIT_AIO_BEGIN: u32 = 12;
 /// `__uio_register_device` succeeded. Payload [`UioUnregistered`] (without a wait).
 pub const KIND_UIO_REGISTERED: u32 = 13;
 
+/// A ref was looked at, because user space asked. Payload [`RefLook`]. The header's task is the tool itself.
+pub const KIND_REF_LOOK: u32 = 14;
+
 /// First in every event.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -62,6 +65,8 @@ pub struct RefKill {
     pub confirm: u64,
     /// `percpu_count_ptr` before the kill: bit 0 = already atomic (no grace period follows), bit 1 = already dead.
     pub count_ptr: u64,
+    /// `percpu_ref_data.count` before the kill; of a ref in atomic mode all references, the one that the kill drops included.
+    pub count: u64,
 }
 
 /// `static void percpu_ref_switch_to_atomic_rcu(struct rcu_head *rcu)`, lib/percpu-refcount.c. RCU callback context: the
@@ -77,6 +82,13 @@ pub struct RefSwitched {
     pub release: u64,
     /// The confirm callback to be called (`percpu_ref_noop_confirm_switch` if none was given).
     pub confirm: u64,
+    /// `percpu_count_ptr`: bit 1 = dead (killed, not merely switched).
+    pub count_ptr: u64,
+    /// What `percpu_ref_data.count` is about to be: the counters of all CPUs, which no one changes any more, added to the
+    /// atomic count, less PERCPU_COUNT_BIAS. The switch's own reference, dropped at its end, is in it.
+    pub count: u64,
+    /// 1: `count` is known. 0: this kernel's per-CPU areas cannot be read, or it has too many CPUs.
+    pub counted: u64,
 }
 
 /// A release function was called with this ref.
@@ -87,6 +99,25 @@ pub struct RefReleased {
     pub reference: u64,
     /// The release function.
     pub release: u64,
+    /// `percpu_ref_data.confirm_switch`: 0 once the switch to atomic mode has finished.
+    pub confirm: u64,
+}
+
+/// A ref as its memory says it is now. Whether that memory is still this ref: `back` leads back to it, and `release` is the one
+/// it was killed with. What could not be read is 0.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct RefLook {
+    /// The `struct percpu_ref` asked for.
+    pub reference: u64,
+    /// `percpu_ref_data.ref` of its data.
+    pub back: u64,
+    /// `percpu_ref_data.release`
+    pub release: u64,
+    /// `percpu_count_ptr`: bit 0 = atomic, bit 1 = dead.
+    pub count_ptr: u64,
+    /// `percpu_ref_data.count`: the references, once the switch is over; before, about PERCPU_COUNT_BIAS.
+    pub count: u64,
 }
 
 /// `void exit_aio(struct mm_struct *mm)`, fs/aio.c.
@@ -188,6 +219,7 @@ pub struct UioUnregistered {
 pub const MAX_EVENT: usize = core::mem::size_of::<EventHeader>() + core::mem::size_of::<UioSlow>();
 
 const _: () = assert!(core::mem::size_of::<EventHeader>() == 40);
-const _: () = assert!(core::mem::size_of::<RefKill>() == 40);
+const _: () = assert!(core::mem::size_of::<RefKill>() == 48);
+const _: () = assert!(core::mem::size_of::<RefSwitched>() == 56);
 const _: () = assert!(core::mem::size_of::<AioKill>() == 48);
 const _: () = assert!(core::mem::size_of::<UioSlow>() == 88);

@@ -13,6 +13,8 @@ pub const ABSENT: u32 = u32::MAX;
 pub struct Settings {
     /// Operations at least this long (ns) are also sent as slow samples.
     pub slow_ns: u64,
+    /// Address of the kernel's `__per_cpu_offset` (include/asm-generic/percpu.h); 0: not known.
+    pub per_cpu_offset: u64,
     /// `file.private_data`
     pub file_private_data: u32,
     /// `file.f_inode`
@@ -63,8 +65,8 @@ pub struct Settings {
     pub own_tgid: u32,
     /// 1: `mutex` has an owner word at offset 0 whose low 3 bits are flags (not on PREEMPT_RT).
     pub mutex_owner_word: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// CPUs that are possible, numbered without gaps; 0: not so, then per-CPU counters are not summed.
+    pub possible_cpus: u32,
 }
 
 /// Offsets in the `uio` module's structs. Set when the module is there, since its BTF comes and goes with it.
@@ -84,3 +86,6 @@ pub struct UioOffsets {
     /// 0 while hooks are being attached: operations that begin then may miss their exit, so they are followed but not counted.
     pub armed: u32,
 }
+
+/// Most CPUs whose per-CPU counters the programs sum; with more the references at a switch are not known.
+pub const MAX_SUMMED_CPUS: u32 = 256;

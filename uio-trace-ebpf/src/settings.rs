@@ -7,6 +7,7 @@ use uio_trace_common::offsets::{ABSENT, Settings};
 #[unsafe(no_mangle)]
 pub static SETTINGS: Settings = Settings {
     slow_ns: u64::MAX,
+    per_cpu_offset: 0,
     file_private_data: ABSENT,
     file_f_inode: ABSENT,
     inode_i_rdev: ABSENT,
@@ -32,7 +33,7 @@ pub static SETTINGS: Settings = Settings {
     target_tgid: 0,
     own_tgid: 0,
     mutex_owner_word: 0,
-    reserved: 0,
+    possible_cpus: 0,
 };
 
 /// A setting's value. Volatile, so that the compiler does not take the value above for the one at run time.

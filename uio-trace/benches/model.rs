@@ -69,10 +69,12 @@ fn exit(process: u64, per_process: u64, begin_ns: u64, out: &mut Vec<Event>) {
             confirm: None,
             already_atomic: false,
             already_dead: false,
+            references: None,
         };
         let switched = |reference, release| EventKind::RefSwitched {
             reference,
             release: KernelPtr(release),
+            references: None,
         };
         let wait = Some(KernelPtr(0xffff_c900_0000_0000));
         push(
@@ -119,6 +121,7 @@ fn other_refs(count: u64) -> Vec<Event> {
             confirm: None,
             already_atomic: false,
             already_dead: false,
+            references: None,
         };
         events.push(Event {
             ts_ns: n * 1000,
@@ -126,7 +129,11 @@ fn other_refs(count: u64) -> Vec<Event> {
         });
         events.push(Event {
             ts_ns: n * 1000 + 500,
-            kind: EventKind::RefSwitched { reference, release },
+            kind: EventKind::RefSwitched {
+                reference,
+                release,
+                references: None,
+            },
         });
     }
     events
@@ -176,15 +183,21 @@ fn encode(event: &Event) -> Vec<u8> {
                 release: release.0,
                 confirm: 0,
                 count_ptr: 0,
+                count: 0,
             };
             entry(ts, raw::KIND_REF_KILL, Some(by), &kill)
         }
-        EventKind::RefSwitched { reference, release } => {
+        EventKind::RefSwitched {
+            reference, release, ..
+        } => {
             let switched = raw::RefSwitched {
                 reference: reference.0,
                 data: 0,
                 release: release.0,
                 confirm: 0,
+                count_ptr: 0,
+                count: 0,
+                counted: 0,
             };
             entry(ts, raw::KIND_REF_SWITCHED, None, &switched)
         }

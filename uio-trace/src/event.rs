@@ -114,6 +114,8 @@ pub enum EventKind {
         already_atomic: bool,
         /// Already dead: killed twice.
         already_dead: bool,
+        /// Of a ref in atomic mode: references left after the kill.
+        references: Option<u64>,
     },
     /// A switch to atomic mode finished its grace period (RCU callback context: no task).
     RefSwitched {
@@ -121,6 +123,9 @@ pub enum EventKind {
         reference: KernelPtr,
         /// Release function.
         release: KernelPtr,
+        /// Of a killed ref: references left once the switch has dropped its own; 0: it is released right there. `None`: not
+        /// killed, or not known.
+        references: Option<u64>,
     },
     /// A traced release function ran: last reference gone.
     RefReleased {
@@ -128,6 +133,17 @@ pub enum EventKind {
         reference: KernelPtr,
         /// Release function.
         release: KernelPtr,
+        /// The switch to atomic mode had not finished: a kernel bug.
+        early: bool,
+    },
+    /// The memory of a ref, looked at because the model asked ([`crate::model::Model::questions`]).
+    RefLooked {
+        /// The ref.
+        reference: KernelPtr,
+        /// Its release function, as its memory says.
+        release: KernelPtr,
+        /// Its state.
+        state: RefState,
     },
     /// `exit_aio` entered by an mm with contexts.
     ExitAioBegin {
@@ -230,8 +246,35 @@ pub enum EventKind {
     Counters(BTreeMap<String, u64>),
     /// State of the probes; the whole list each time it changed.
     Probes(Vec<crate::model::snapshot::Probe>),
+    /// Tasks that were waiting when the trace began, found by their kernel stacks.
+    Waiting(Vec<TaskStack>),
+    /// Kernel stacks of the tasks the model asked for ([`crate::model::Model::questions`]).
+    Stacks(Vec<TaskStack>),
     /// Nothing happened until now: time passes.
     Tick,
+}
+
+/// What a look at a percpu_ref found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefState {
+    /// This memory is no percpu_ref any more.
+    Gone,
+    /// Not dead: reinitialised or resurrected.
+    Alive,
+    /// Killed, in its grace period.
+    GracePeriod,
+    /// Killed and switched: so many references are left.
+    Held(u64),
+}
+
+/// A task and where it stands in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskStack {
+    /// The task.
+    pub task: Task,
+    /// Functions from the innermost outwards, without offsets; empty: it runs, is gone, or may not be read.
+    pub frames: Vec<String>,
 }
 
 /// State of the uio driver.

@@ -106,16 +106,22 @@ impl Stream {
                     confirm: None,
                     already_atomic: self.random.below(4) == 0,
                     already_dead: self.random.below(8) == 0,
+                    references: [None, Some(self.random.below(3))][self.random.below(2) as usize],
                 }
             }
             15 | 16 => {
                 let release = KernelPtr(0xff00 + reference.0 % 7);
                 *self.switches.entry(release.0).or_default() += 1;
-                EventKind::RefSwitched { reference, release }
+                EventKind::RefSwitched {
+                    reference,
+                    release,
+                    references: [None, Some(self.random.below(3))][self.random.below(2) as usize],
+                }
             }
             17 => EventKind::RefReleased {
                 reference,
                 release: KernelPtr(0xff00 + reference.0 % 7),
+                early: self.random.below(8) == 0,
             },
             18 => self.reading(),
             19 => {
@@ -377,6 +383,7 @@ fn memory_is_bounded_by_counts_not_by_the_host() {
             confirm: None,
             already_atomic: false,
             already_dead: false,
+            references: None,
         };
         model.apply(Event { ts_ns: n, kind: kill });
     }

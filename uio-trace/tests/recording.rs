@@ -12,6 +12,7 @@ mod recorded;
 mod script;
 
 use recorded::{events, meta, recording, scratch};
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use uio_trace::event::{Event, EventKind};
 use uio_trace::model::{Config, Model, Scope};
@@ -52,9 +53,44 @@ fn frames(bytes: &[u8]) -> Vec<(usize, Header)> {
     found
 }
 
+/// Numbers the kinds: whoever adds one is asked for its place here, and [`events`] for an example.
+fn kind(event: &Event) -> usize {
+    match event.kind {
+        EventKind::RefKill { .. } => 0,
+        EventKind::RefSwitched { .. } => 1,
+        EventKind::RefReleased { .. } => 2,
+        EventKind::RefLooked { .. } => 3,
+        EventKind::ExitAioBegin { .. } => 4,
+        EventKind::ExitAioEnd { .. } => 5,
+        EventKind::IoDestroyBegin { .. } => 6,
+        EventKind::IoDestroyEnd { .. } => 7,
+        EventKind::AioKill { .. } => 8,
+        EventKind::AioUsersReleased { .. } => 9,
+        EventKind::AioReqsReleased { .. } => 10,
+        EventKind::UioSlow(_) => 11,
+        EventKind::UioRegistered { .. } => 12,
+        EventKind::UioUnregistered { .. } => 13,
+        EventKind::Symbol { .. } => 14,
+        EventKind::UioReading(_) => 15,
+        EventKind::UioBlockers(_) => 16,
+        EventKind::UioDevices(_) => 17,
+        EventKind::UioPresence(_) => 18,
+        EventKind::UioLockKind(_) => 19,
+        EventKind::Counters(_) => 20,
+        EventKind::Probes(_) => 21,
+        EventKind::Waiting(_) => 22,
+        EventKind::Stacks(_) => 23,
+        EventKind::Tick => 24,
+    }
+}
+
+const KINDS: usize = 25;
+
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {
     let written = events();
+    let kinds: BTreeSet<usize> = written.iter().map(kind).collect();
+    assert_eq!(kinds, (0..KINDS).collect());
     let read = records(&recording(&written));
     assert_eq!(read[0], Record::Meta(Box::new(meta())));
     assert_eq!(events_of(&read), written);

@@ -162,31 +162,39 @@ fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()>
     let programs = vm::build_programs(top)?;
     // One at a time: the tests compare times, and two guests would share the same processors.
     for spec in specs {
-        let start = Instant::now();
-        let result = guest(spec, &programs, arguments.filter.as_deref(), summary);
-        if let Err(error) = result {
-            summary.add(&format!("guest {}", spec.name), Err(error));
+        let sets: &[&str] = match spec.set {
+            TestSet::Full => &["full", PATCHING],
+            TestSet::Smoke => &["smoke"],
+        };
+        for set in sets {
+            let start = Instant::now();
+            let result = guest(spec, set, &programs, arguments.filter.as_deref(), summary);
+            if let Err(error) = result {
+                summary.add(&format!("guest {} ({set})", spec.name), Err(error));
+            }
+            progress(format!(
+                "guest {} ({set}) took {} s",
+                spec.name,
+                start.elapsed().as_secs()
+            ));
         }
-        progress(format!(
-            "guest {} took {} s",
-            spec.name,
-            start.elapsed().as_secs()
-        ));
     }
     Ok(())
 }
 
+/// Tests that let the kernel patch code which other processors run. QEMU's translation of several processors at a time lets
+/// one of them run the breakpoint of a patch after the patch has ended, and the kernel oopses; two writers and its own kprobes,
+/// put on and off through tracefs, do so within a second, in one thread never. So these get a guest in one thread.
+const PATCHING: &str = "patching";
+
 fn guest(
     spec: &'static KernelSpec,
+    set: &str,
     programs: &Programs,
     filter: Option<&str>,
     summary: &mut Summary,
 ) -> Result<()> {
     let kernel = kernels::provide(&paths::cache()?, spec)?;
-    let set = match spec.set {
-        TestSet::Full => "full",
-        TestSet::Smoke => "smoke",
-    };
     let mut command: Vec<String> = ["testbed", "guest-tests", "--kernel", spec.name, "--set", set]
         .map(str::to_owned)
         .to_vec();
@@ -198,7 +206,8 @@ fn guest(
         modules: vm::default_modules(),
         ..Job::default()
     };
-    let mut guest = vm::prepare(&kernel, programs, &job, "test")?;
+    let mut guest = vm::prepare(&kernel, programs, &job, &format!("test-{set}"))?;
+    guest.one_thread = set == PATCHING;
     // A processor that the machine does not have is taken away from a guest in the middle of a measure.
     guest.smp = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4) as u32);
     guest.limit = Duration::from_secs(1500);

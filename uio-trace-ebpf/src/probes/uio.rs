@@ -8,8 +8,8 @@ use crate::{
     inflight::{EARLY, InFlight, claim, current_tid, running},
     kernel_read::{ReadFault, read_at},
     maps::{
-        BLOCKERS, DEVICE_GENERATION, DEVICE_SERIES, DeviceSeries, GENERATIONS, MINOR_DEVICE, OP_SLOTS, SERIES,
-        SERIES_USED, UIO_STATE, UioState, count,
+        BLOCKERS, DEVICE_GENERATION, DEVICE_SERIES, DeviceSeries, GENERATIONS, MINOR_DEVICE, OP_SLOTS,
+        SERIES, SERIES_USED, UIO_STATE, UioState, count,
     },
     settings::setting,
 };
@@ -22,11 +22,13 @@ use uio_trace_common::{
     event::{KIND_UIO_REGISTERED, KIND_UIO_SLOW, KIND_UIO_UNREGISTERED, UioSlow, UioUnregistered},
     histogram::{BUCKETS, bucket_index},
     loss::{
-        DROP_BLOCKERS_FULL, DROP_EXIT_WITHOUT_ENTRY, DROP_MINOR_RANGE, DROP_READ_FAULT, DROP_SERIES_FULL, UIO_NO_DEVICE, UIO_SEEN,
+        DROP_BLOCKERS_FULL, DROP_EXIT_WITHOUT_ENTRY, DROP_MINOR_RANGE, DROP_READ_FAULT, DROP_SERIES_FULL,
+        UIO_NO_DEVICE, UIO_SEEN,
     },
     uio::{
-        BlockerKey, BlockerValue, ERR_FAULT_SIGBUS, ERRNOS, MAX_MINORS, OP_FAULT, OP_MMAP, OP_NAME_SHOW, OP_OPEN, OP_POLL, OP_READ,
-        OP_RELEASE, OP_UNREGISTER, OP_VERSION_SHOW, OP_WRITE, OPS, SeriesHistogram, UioSeries,
+        BlockerKey, BlockerValue, ERR_FAULT_SIGBUS, ERRNOS, MAX_MINORS, OP_FAULT, OP_MMAP, OP_NAME_SHOW,
+        OP_OPEN, OP_POLL, OP_READ, OP_RELEASE, OP_UNREGISTER, OP_VERSION_SHOW, OP_WRITE, OPS,
+        SeriesHistogram, UioSeries,
     },
 };
 

@@ -1,10 +1,10 @@
 //! `check`: what this kernel and this user allow, hook by hook.
 
-use super::{meta, preflight};
+use super::{meta, preflight, tracer};
 use crate::{
     cli::CheckArgs,
     error::AppError,
-    kernel::{KernelFacts, Root},
+    kernel::{KernelFacts, Root, stacks},
     model::snapshot::{Meta, Probe, ProbeState},
     probes::session::{Session, SessionConfig},
 };
@@ -26,7 +26,8 @@ pub fn run(args: &CheckArgs) -> Result<(), AppError> {
         Err(error) => (facts, Vec::new(), Err(error)),
         Ok(()) => match Session::start(root.clone(), facts, &config) {
             Ok(session) => {
-                let probes = session.probes();
+                let mut probes = session.probes();
+                probes.push(tracer::stacks_row(&stacks::readable(&root)));
                 let verdict = preflight::can_trace(session.facts(), &probes);
                 (session.into_facts(), probes, verdict)
             }

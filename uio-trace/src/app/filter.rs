@@ -7,7 +7,7 @@ use crate::{
 };
 use std::collections::{BTreeSet, HashSet};
 
-/// Refs of wanted killers remembered until they switch.
+/// Refs of wanted killers remembered until they are released, or their address is killed for somebody else.
 const REFS_MAX: usize = 65_536;
 
 /// Decides event by event.
@@ -74,20 +74,40 @@ impl Filter {
                 }
                 true
             }
+            EventKind::UioBlockers(readings) => {
+                if self.device.is_some() {
+                    readings.retain(|reading| self.minors.contains(&reading.device.minor));
+                }
+                true
+            }
             EventKind::UioSlow(slow) => {
                 wanted(self, &slow.by) && (self.device.is_none() || self.minors.contains(&slow.device.minor))
             }
             EventKind::RefKill { by, reference, .. } if by_task => {
                 let wanted = wanted(self, by);
-                if wanted && self.refs.len() < REFS_MAX {
+                if !wanted {
+                    self.refs.remove(reference);
+                } else if self.refs.len() < REFS_MAX {
                     self.refs.insert(*reference);
                 }
                 wanted
             }
-            EventKind::RefSwitched { reference, .. } | EventKind::RefReleased { reference, .. }
-                if by_task =>
-            {
-                self.refs.remove(reference)
+            // Its release comes after its switch, if it is traced; a kill of the address' next ref decides anew.
+            EventKind::RefSwitched {
+                reference,
+                references,
+                ..
+            } if by_task => {
+                if *references == Some(0) {
+                    self.refs.remove(reference)
+                } else {
+                    self.refs.contains(reference)
+                }
+            }
+            EventKind::RefReleased { reference, .. } if by_task => self.refs.remove(reference),
+            EventKind::Waiting(found) => {
+                found.retain(|stack| wanted(self, &stack.task));
+                true
             }
             EventKind::ExitAioBegin { by, .. }
             | EventKind::ExitAioEnd { by, .. }

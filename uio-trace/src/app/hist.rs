@@ -67,6 +67,7 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
         }
         let now = Instant::now();
         if next.is_some_and(|at| at <= now) {
+            tracer.answer(model.questions(clock::monotonic_ns()));
             tracer.catch_up(|event| model.apply(event))?;
             out.print(&tracer, model.snapshot(Scope::Interval))?;
             model.begin_interval(clock::monotonic_ns());
@@ -85,11 +86,13 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
             break;
         }
         if next_read <= now {
+            tracer.answer(model.questions(clock::monotonic_ns()));
             tracer.catch_up(|event| model.apply(event))?;
             next_read = now + READ_AT_LEAST;
         }
     }
     signals::end_at_once_from_now();
+    tracer.answer(model.questions(clock::monotonic_ns()));
     tracer.catch_up(|event| model.apply(event))?;
     model.finish(clock::monotonic_ns());
     let scope = if config.interval.is_some() {

@@ -226,10 +226,12 @@ async fn live(config: &ReportConfig, duration: Duration) -> Result<(), AppError>
         if ends <= now {
             break;
         }
+        tracer.answer(builder.questions(clock::monotonic_ns()));
         tracer.catch_up(|event| builder.apply(event))?;
         next_read = now + every;
     }
     signals::end_at_once_from_now();
+    tracer.answer(builder.questions(clock::monotonic_ns()));
     tracer.catch_up(|event| builder.apply(event))?;
     let shape = |snapshot: &mut Snapshot| tracer.filter().shape(snapshot);
     let story = builder.finish(clock::monotonic_ns(), Vec::new(), shape);

@@ -11,6 +11,7 @@ use crate::{
     config::TraceConfig,
     error::AppError,
     event::Event,
+    ingest::clock,
     kernel::Root,
     model::{
         self, Model, Scope,
@@ -84,6 +85,9 @@ pub trait Live {
     /// When it cannot be read any more.
     fn catch_up(&mut self, sink: impl FnMut(Event)) -> Result<(), AppError>;
 
+    /// Looks at what the model asks about; the answers come with the next events. A recording has no more to tell.
+    fn ask(&mut self, _model: &mut Model) {}
+
     /// Leaves out of a snapshot what was not asked for.
     fn shape(&self, snapshot: &mut Snapshot);
 
@@ -116,6 +120,10 @@ impl Live for Tracer {
 
     fn catch_up(&mut self, sink: impl FnMut(Event)) -> Result<(), AppError> {
         Tracer::catch_up(self, sink)
+    }
+
+    fn ask(&mut self, model: &mut Model) {
+        Tracer::answer(self, model.questions(clock::monotonic_ns()));
     }
 
     fn shape(&self, snapshot: &mut Snapshot) {
@@ -201,6 +209,7 @@ async fn watch(
                 }
             }
             _ = refresh.tick() => {
+                live.ask(&mut model);
                 live.catch_up(|event| model.apply(event))?;
                 live.caught_up(&model);
                 let mut snapshot = model.snapshot(Scope::SinceStart);

@@ -4,17 +4,24 @@ use super::{filter::Filter, preflight};
 use crate::{
     config::TraceConfig,
     error::AppError,
-    event::{Event, EventKind, UioPresence},
+    event::{Event, EventKind, KernelPtr, UioPresence},
     ingest::{
-        blockers, clock, counters, ring::RingReader, series::SeriesReader, symbols::SymbolSource,
+        blockers, clock, counters,
+        ring::RingReader,
+        series::SeriesReader,
+        symbols::SymbolSource,
         sysfs::UioSysfs,
+        waiters::{self, Scan},
     },
-    kernel::{KernelFacts, Root, offsets::LockKind, privileges},
-    model::snapshot::{Probe, UioLock},
+    kernel::{KernelFacts, Root, offsets::LockKind, privileges, stacks},
+    model::{
+        questions::Questions,
+        snapshot::{Probe, ProbeState, UioLock},
+    },
     probes::session::{Session, SessionConfig},
     say::say,
 };
-use std::{io::IsTerminal, time::Duration};
+use std::{collections::HashSet, io::IsTerminal, time::Duration};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use uio_trace_common::loss;
 
@@ -54,7 +61,19 @@ pub struct Tracer {
     rejected: u64,
     pending: Vec<Event>,
     rounds: u32,
+    root: Root,
+    /// Release functions whose tracing was asked for.
+    releases: HashSet<KernelPtr>,
+    scan: Scan,
+    /// Why kernel stacks cannot be read.
+    stacks: Result<(), String>,
 }
+
+/// How long figures wait for the scan of all tasks: with many thousands it takes longer than a first short dump.
+const SCAN_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Release functions remembered as asked for; a kernel has a few dozen.
+const RELEASES_MAX: usize = 1024;
 
 impl Tracer {
     /// Loads and attaches. The first events (probes, uio's presence, devices) are pending afterwards.
@@ -111,6 +130,11 @@ impl Tracer {
             rejected: 0,
             pending: Vec::new(),
             rounds: 0,
+            root: root.clone(),
+            releases: HashSet::new(),
+            // After attaching: what begins to wait from now on is seen by its events.
+            scan: Scan::start(root.clone()),
+            stacks: stacks::readable(root),
         };
         if let Err(error) = privileges::drop_unneeded() {
             // Tracing goes on: it only keeps more than it needs.
@@ -130,7 +154,9 @@ impl Tracer {
 
     /// Probes now.
     pub fn probes(&self) -> Vec<Probe> {
-        self.session.probes()
+        let mut rows = self.session.probes();
+        rows.push(stacks_row(&self.stacks));
+        rows
     }
 
     /// The probes when they are not those of before.
@@ -151,7 +177,7 @@ impl Tracer {
     }
 
     fn tell_probes(&mut self) {
-        let probes = self.session.probes();
+        let probes = self.probes();
         self.tell(EventKind::Probes(probes));
     }
 
@@ -202,9 +228,18 @@ impl Tracer {
     }
 
     fn take(&mut self, batch: crate::ingest::ring::Batch, sink: &mut impl FnMut(Event)) {
-        let (symbols, filter) = (&mut self.symbols, &mut self.filter);
+        let (symbols, filter, releases) = (&mut self.symbols, &mut self.filter, &mut self.releases);
+        let traced = &mut self.session.releases;
         let counts = batch.decode(|event| {
             symbols.before(&event, &mut *sink);
+            if let EventKind::RefKill { release, .. } = &event.kind
+                && !releases.contains(release)
+                && releases.len() < RELEASES_MAX
+                && let Some(symbol) = symbols.name(*release)
+            {
+                releases.insert(*release);
+                traced.want(release.0, &symbol);
+            }
             if let Some(event) = filter.pass(event) {
                 sink(event);
             }
@@ -215,8 +250,12 @@ impl Tracer {
 
     fn look_around(&mut self, everything: bool) -> Result<(), AppError> {
         let mut changes = self.session.follow_uio()?;
+        changes.probes |= self.session.releases.poll();
         if everything {
             changes.probes |= self.session.follow_cpus();
+        }
+        if let Some(found) = self.scan.take(Duration::ZERO) {
+            self.tell(EventKind::Waiting(found));
         }
         if let Some(present) = changes.uio {
             self.tell_presence(present);
@@ -236,6 +275,18 @@ impl Tracer {
         Ok(())
     }
 
+    /// Looks at what the model asks about. The answers are handed over by the next [`Tracer::catch_up`] or [`Tracer::step`].
+    pub fn answer(&mut self, questions: Questions) {
+        if self.session.look_at(&questions.refs) {
+            self.tell_probes();
+        }
+        // Also when there are none: then nobody is where the last ones said.
+        if self.stacks.is_ok() {
+            let stacks = waiters::stacks_of(&self.root, questions.tasks);
+            self.tell(EventKind::Stacks(stacks));
+        }
+    }
+
     /// Everything that is there now: rings to their end, histograms, counters. Before a snapshot.
     ///
     /// # Errors
@@ -253,6 +304,9 @@ impl Tracer {
         }
         counts.insert("decoded".into(), self.decoded);
         counts.insert("decode_error".into(), self.rejected);
+        if let Some(found) = self.scan.take(SCAN_PATIENCE) {
+            self.tell(EventKind::Waiting(found));
+        }
         self.look_around(true)?;
         let readings = self.series.read(&self.session)?;
         // Counted into histograms: the series themselves say how many, so the hot path need not count twice.
@@ -269,6 +323,23 @@ impl Tracer {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether kernel stacks are read, as a row among the probes.
+pub fn stacks_row(readable: &Result<(), String>) -> Probe {
+    Probe {
+        subject: "percpu_ref".into(),
+        hook: "/proc/PID/stack".into(),
+        state: if readable.is_ok() {
+            ProbeState::Attached
+        } else {
+            ProbeState::Failed
+        },
+        method: readable.is_ok().then(|| "read".into()),
+        reason: readable.as_ref().err().cloned(),
+        gives: "what has been waiting since before the trace, and stacks of what hangs".into(),
+        required: false,
     }
 }
 

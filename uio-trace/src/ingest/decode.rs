@@ -1,6 +1,6 @@
 //! Bytes of a ring entry to an [`Event`]: pure, bounds-checked, rejects what it does not know.
 
-use crate::event::{DeviceKey, Event, EventKind, KernelPtr, Task, UioOp, UioSlow};
+use crate::event::{DeviceKey, Event, EventKind, KernelPtr, RefState, Task, UioOp, UioSlow};
 use thiserror::Error;
 use uio_trace_common::event as raw;
 use zerocopy::FromBytes;
@@ -28,6 +28,26 @@ pub enum DecodeError {
 const REF_ATOMIC: u64 = 1;
 /// percpu_ref: `__PERCPU_REF_DEAD`.
 const REF_DEAD: u64 = 2;
+/// `PERCPU_COUNT_BIAS`, lib/percpu-refcount.c: in the count until the switch to atomic mode has summed the counters.
+const COUNT_BIAS: u64 = 1 << 63;
+/// A count is nearer to [`COUNT_BIAS`] than this while it has the bias.
+const HALF_BIAS: u64 = 1 << 62;
+
+/// What the members of a ref say. `back`: where its data leads back to.
+fn ref_state(look: &raw::RefLook) -> RefState {
+    if look.back != look.reference {
+        return RefState::Gone;
+    }
+    if look.count_ptr & REF_DEAD == 0 {
+        return RefState::Alive;
+    }
+    // The distance to the bias, whichever side of it: gets and puts go on in the atomic count meanwhile.
+    let distance = look.count.wrapping_sub(COUNT_BIAS) as i64;
+    if look.count_ptr & REF_ATOMIC == 0 || distance.unsigned_abs() < HALF_BIAS {
+        return RefState::GracePeriod;
+    }
+    RefState::Held(look.count)
+}
 
 /// A task name as text: up to the first NUL, control characters and broken UTF-8 replaced.
 pub fn comm(bytes: &[u8; 16]) -> String {
@@ -76,6 +96,9 @@ pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
                 confirm: (kill.confirm != 0).then_some(KernelPtr(kill.confirm)),
                 already_atomic: kill.count_ptr & REF_ATOMIC != 0,
                 already_dead: kill.count_ptr & REF_DEAD != 0,
+                // Atomic and yet with the bias: a switch is under way.
+                references: (kill.count_ptr & REF_ATOMIC != 0 && kill.count < HALF_BIAS)
+                    .then(|| kill.count.saturating_sub(1)),
             }
         }
         raw::KIND_REF_SWITCHED => {
@@ -83,6 +106,19 @@ pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
             EventKind::RefSwitched {
                 reference: KernelPtr(switched.reference),
                 release: KernelPtr(switched.release),
+                // Less the one that the switch itself holds until its end. More than any count: a ref used wrongly.
+                references: (switched.counted == 1
+                    && switched.count_ptr & REF_DEAD != 0
+                    && switched.count < HALF_BIAS)
+                    .then(|| switched.count.saturating_sub(1)),
+            }
+        }
+        raw::KIND_REF_LOOK => {
+            let look: raw::RefLook = payload(kind, body)?;
+            EventKind::RefLooked {
+                reference: KernelPtr(look.reference),
+                release: KernelPtr(look.release),
+                state: ref_state(&look),
             }
         }
         raw::KIND_REF_RELEASED => {
@@ -90,6 +126,7 @@ pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
             EventKind::RefReleased {
                 reference: KernelPtr(released.reference),
                 release: KernelPtr(released.release),
+                early: released.confirm != 0,
             }
         }
         raw::KIND_EXIT_AIO_BEGIN | raw::KIND_EXIT_AIO_END => {
@@ -220,16 +257,28 @@ mod tests {
             release: 3,
             confirm: 0,
             count_ptr: 3,
+            count: 1,
         };
         let switched = raw::RefSwitched {
             reference: 1,
             data: 2,
             release: 3,
             confirm: 4,
+            count_ptr: 3,
+            count: 1,
+            counted: 1,
+        };
+        let look = raw::RefLook {
+            reference: 1,
+            back: 1,
+            release: 3,
+            count_ptr: 3,
+            count: 2,
         };
         let released = raw::RefReleased {
             reference: 1,
             release: 3,
+            confirm: 0,
         };
         let exit = raw::ExitAio { mm: 9 };
         let destroy = raw::IoDestroy { user_id: 5, ret: -22 };
@@ -271,6 +320,7 @@ mod tests {
             (raw::KIND_REF_KILL, kill.as_bytes().to_vec()),
             (raw::KIND_REF_SWITCHED, switched.as_bytes().to_vec()),
             (raw::KIND_REF_RELEASED, released.as_bytes().to_vec()),
+            (raw::KIND_REF_LOOK, look.as_bytes().to_vec()),
             (raw::KIND_EXIT_AIO_BEGIN, exit.as_bytes().to_vec()),
             (raw::KIND_EXIT_AIO_END, exit.as_bytes().to_vec()),
             (raw::KIND_IO_DESTROY_BEGIN, destroy.as_bytes().to_vec()),
@@ -307,6 +357,7 @@ mod tests {
             release: 3,
             confirm: 0,
             count_ptr: 1,
+            count: 4,
         };
         let event = decode(&entry(raw::KIND_REF_KILL, kill.as_bytes())).unwrap();
         assert_eq!(
@@ -322,8 +373,63 @@ mod tests {
                 confirm: None,
                 already_atomic: true,
                 already_dead: false,
+                references: Some(3),
             }
         );
+    }
+
+    #[test]
+    fn references_are_known_only_of_killed_refs_that_were_counted() {
+        let switched = |count_ptr, count, counted| {
+            let payload = raw::RefSwitched {
+                reference: 1,
+                data: 2,
+                release: 3,
+                confirm: 4,
+                count_ptr,
+                count,
+                counted,
+            };
+            match decode(&entry(raw::KIND_REF_SWITCHED, payload.as_bytes()))
+                .unwrap()
+                .kind
+            {
+                EventKind::RefSwitched { references, .. } => references,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(switched(3, 4, 1), Some(3));
+        assert_eq!(switched(3, 1, 1), Some(0));
+        assert_eq!(switched(1, 4, 1), None, "merely switched");
+        assert_eq!(switched(3, 0, 0), None, "not counted");
+        assert_eq!(switched(3, u64::MAX, 1), None, "put once too often");
+    }
+
+    #[test]
+    fn a_look_tells_grace_period_from_references_and_this_ref_from_other_memory() {
+        let state = |back, count_ptr, count| {
+            let payload = raw::RefLook {
+                reference: 1,
+                back,
+                release: 3,
+                count_ptr,
+                count,
+            };
+            match decode(&entry(raw::KIND_REF_LOOK, payload.as_bytes()))
+                .unwrap()
+                .kind
+            {
+                EventKind::RefLooked { state, .. } => state,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(state(1, 3, 2), RefState::Held(2));
+        assert_eq!(state(1, 3, 0), RefState::Held(0));
+        assert_eq!(state(1, 3, COUNT_BIAS + 1), RefState::GracePeriod);
+        assert_eq!(state(1, 3, COUNT_BIAS - 7), RefState::GracePeriod);
+        assert_eq!(state(1, 0xffff_8880_0000_0000, COUNT_BIAS + 1), RefState::Alive);
+        assert_eq!(state(0, 3, 2), RefState::Gone, "its data was freed");
+        assert_eq!(state(9, 3, 2), RefState::Gone, "another's data");
     }
 
     #[test]

@@ -371,7 +371,8 @@ mod tests {
             .unwrap();
         family.adopt(child.id());
         let mut input = child.stdin.take().unwrap();
-        input.write_all(b"\n").unwrap();
+        // A line for each of the two shells that read, whichever comes first.
+        input.write_all(b"\n\n").unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)

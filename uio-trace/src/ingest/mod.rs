@@ -9,3 +9,4 @@ pub mod ring;
 pub mod series;
 pub mod symbols;
 pub mod sysfs;
+pub mod waiters;

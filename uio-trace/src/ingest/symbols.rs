@@ -2,7 +2,10 @@
 
 use crate::{
     event::{Event, EventKind, KernelPtr},
-    kernel::{Root, symbols::Symbols},
+    kernel::{
+        Root,
+        symbols::{Symbol, Symbols},
+    },
 };
 use std::{collections::HashSet, sync::Arc};
 
@@ -39,6 +42,7 @@ impl SymbolSource {
             EventKind::RefSwitched { release, .. } | EventKind::RefReleased { release, .. } => {
                 [Some(*release), None]
             }
+            // Of memory that may not be a ref any more: its pointers are named only as known ones.
             _ => return,
         };
         for address in addresses.into_iter().flatten() {
@@ -60,7 +64,12 @@ impl SymbolSource {
         }
     }
 
-    fn resolve(&mut self, address: KernelPtr, now_ns: u64) -> Option<crate::kernel::symbols::Symbol> {
+    /// The function at this address, from the symbols as last read.
+    pub fn name(&self, address: KernelPtr) -> Option<Symbol> {
+        self.symbols.at(address.0)
+    }
+
+    fn resolve(&mut self, address: KernelPtr, now_ns: u64) -> Option<Symbol> {
         if let Some(symbol) = self.symbols.at(address.0) {
             return Some(symbol);
         }

@@ -9,6 +9,20 @@ pub fn online(root: &Root) -> Vec<u32> {
         .unwrap_or_default()
 }
 
+/// How many CPUs are possible, when they are numbered from 0 without a gap; else 0. Of a number in a gap the kernel's table of
+/// per-CPU areas says nothing.
+pub fn possible_without_gaps(root: &Root) -> u32 {
+    let possible = root
+        .text("sys/devices/system/cpu/possible")
+        .map(|list| parse(&list));
+    let possible = possible.unwrap_or_default();
+    if possible.iter().zip(0..).all(|(cpu, number)| *cpu == number) {
+        u32::try_from(possible.len()).unwrap_or(0)
+    } else {
+        0
+    }
+}
+
 fn parse(list: &str) -> Vec<u32> {
     list.split(',')
         .filter_map(|range| {

@@ -8,6 +8,7 @@ pub mod lockdown;
 pub mod offsets;
 pub mod privileges;
 pub mod rcu;
+pub mod stacks;
 pub mod symbols;
 
 use btf::Btf;

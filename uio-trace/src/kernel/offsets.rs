@@ -13,6 +13,7 @@ pub fn settings(btf: Option<&Btf>, preempt_rt: bool) -> Settings {
     let offset = |name: &str, path: &str| btf.and_then(|btf| btf.offset_of(name, path)).unwrap_or(ABSENT);
     Settings {
         slow_ns: u64::MAX,
+        per_cpu_offset: 0,
         file_private_data: offset("file", "private_data"),
         file_f_inode: offset("file", "f_inode"),
         inode_i_rdev: offset("inode", "i_rdev"),
@@ -44,7 +45,7 @@ pub fn settings(btf: Option<&Btf>, preempt_rt: bool) -> Settings {
         own_tgid: 0,
         // A PREEMPT_RT mutex is an rt_mutex; its owner word is elsewhere and flagged otherwise.
         mutex_owner_word: u32::from(!preempt_rt && offset("mutex", "owner") == 0),
-        reserved: 0,
+        possible_cpus: 0,
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Symbol {
     pub module: Option<String>,
 }
 
+const PER_CPU_OFFSET: &str = "__per_cpu_offset";
+
 /// Text symbols of the kernel and its modules.
 #[derive(Debug, Default)]
 pub struct Symbols {
@@ -21,6 +23,8 @@ pub struct Symbols {
     modules: Vec<String>,
     /// Why addresses are not there.
     hidden: bool,
+    /// `__per_cpu_offset`, the only datum that is wanted.
+    per_cpu_offset: u64,
 }
 
 impl Symbols {
@@ -46,6 +50,9 @@ impl Symbols {
             else {
                 continue;
             };
+            if name == PER_CPU_OFFSET && fields.clone().next().is_none() {
+                symbols.per_cpu_offset = u64::from_str_radix(address, 16).unwrap_or(0);
+            }
             if !matches!(kind, "t" | "T" | "w" | "W") {
                 continue;
             }
@@ -75,6 +82,11 @@ impl Symbols {
     /// No addresses can be read (kernel.kptr_restrict, missing CAP_SYSLOG).
     pub fn hidden(&self) -> bool {
         self.hidden
+    }
+
+    /// Address of the table of per-CPU areas (include/asm-generic/percpu.h); 0: not known.
+    pub fn per_cpu_offset(&self) -> u64 {
+        self.per_cpu_offset
     }
 
     fn name(&self, entry: &(u64, u32, u16, u16)) -> &str {
@@ -128,6 +140,7 @@ ffffffff81000200 t name_show
 ffffffff81000300 t percpu_ref_switch_to_atomic_rcu
 ffffffff81000400 t percpu_ref_switch_to_atomic_rcu.cold
 ffffffff81000500 D some_data
+ffffffff81000580 D __per_cpu_offset
 ffffffffc0000000 t uio_write\t[uio]
 ffffffffc0000100 t name_show\t[uio]
 ";
@@ -143,6 +156,7 @@ ffffffffc0000100 t name_show\t[uio]
         assert!(symbols.has("uio_write", Some("uio")));
         assert!(!symbols.has("uio_write", None));
         assert!(symbols.addresses("some_data").is_empty(), "not a function");
+        assert_eq!(symbols.per_cpu_offset(), 0xffffffff81000580);
     }
 
     #[test]

@@ -32,6 +32,16 @@ pub const MAX_IN_PROGRESS: usize = 1024;
 
 /// Samples of the history kept: at one a second, five minutes.
 pub const MAX_HISTORY_SAMPLES: usize = 300;
+/// Tasks kept that were waiting when the trace began.
+pub const MAX_BEGUN_BEFORE: usize = 256;
+/// Dying refs whose memory is looked at in one round, the oldest.
+pub const MAX_LOOKS: usize = 64;
+/// A ref dying for this long (ns) is looked at: grace periods take milliseconds.
+pub const LOOK_AFTER_NS: u64 = 500_000_000;
+/// Tasks whose kernel stacks are asked for in one round, those that wait longest.
+pub const MAX_STACKS: usize = 64;
+/// What is in progress for this long (ns) gets the waiter's kernel stack.
+pub const STACK_AFTER_NS: u64 = 1_000_000_000;
 
 /// An interval whose end may have been lost is given up after this long without a sign of life, ns.
 pub const UNCERTAIN_LIFETIME_NS: u64 = 60_000_000_000;

@@ -4,7 +4,7 @@
 //! exporter, replay) shows those. The same events give the same snapshots: the model has no clock of its own, its now
 //! is the time of the latest event. It is bounded ([`limits`]); what does not fit is counted and shown.
 //!
-//! Subjects: [`uio`] (with [`slow`]), [`percpu_ref`] (with [`owners`]), [`aio`]. The refs of AIO contexts belong to the
+//! Subjects: [`uio`] (with [`slow`]), [`percpu_ref`] (with [`owners`]), [`aio`], and [`waits`] that began before the trace. The refs of AIO contexts belong to the
 //! last two: a switch ends a grace period of a ref and a phase of a context.
 
 pub mod aio;
@@ -17,11 +17,13 @@ pub mod limits;
 pub mod loss;
 pub mod owners;
 pub mod percpu_ref;
+pub mod questions;
 pub mod slow;
 pub mod snapshot;
 pub mod uio;
+pub mod waits;
 
-use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, Task};
+use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, RefState, Task};
 use crate::format::printable;
 use snapshot::{InProgress, Interval, Loss, Probe, ProbeState, Snapshot};
 use std::collections::HashSet;
@@ -54,6 +56,8 @@ pub struct Model {
     blockers: blockers::Blockers,
     refs: percpu_ref::Refs,
     aio: aio::Aio,
+    before: waits::BegunBefore,
+    stacks: questions::Stacks,
     counters: loss::Counters,
     history: history::Recorder,
     probes: Vec<Probe>,
@@ -62,7 +66,7 @@ pub struct Model {
 }
 
 /// Reasons of the model's own losses.
-const OWN_LOSSES: [&str; 7] = [
+const OWN_LOSSES: [&str; 8] = [
     "model_uio_full",
     "model_blockers_full",
     "model_owners_full",
@@ -70,6 +74,7 @@ const OWN_LOSSES: [&str; 7] = [
     "model_refs_expired",
     "model_contexts_full",
     "model_drains_expired",
+    "model_waiters_full",
 ];
 
 impl Model {
@@ -101,6 +106,9 @@ impl Model {
     }
 
     fn dispatch(&mut self, ts_ns: MonotonicNs, kind: EventKind) {
+        if let Some(tid) = acting(&kind) {
+            self.before.moved(tid);
+        }
         match kind {
             EventKind::RefKill {
                 by,
@@ -108,6 +116,7 @@ impl Model {
                 release,
                 already_atomic,
                 already_dead,
+                references,
                 confirm: _,
             } => {
                 let mut by = clean(by);
@@ -118,16 +127,41 @@ impl Model {
                     release,
                     already_atomic,
                     already_dead,
+                    references,
                     aio,
                 };
                 self.refs.kill(kill, by);
             }
-            EventKind::RefSwitched { reference, release } => {
+            EventKind::RefSwitched {
+                reference,
+                release,
+                references,
+            } => {
                 self.aio.ref_switched(ts_ns, reference);
-                self.refs.switched(ts_ns, reference, release);
+                self.refs.switched(ts_ns, reference, release, references);
             }
-            EventKind::RefReleased { reference, release } => {
-                self.refs.released(ts_ns, reference, Some(release));
+            EventKind::RefReleased {
+                reference,
+                release,
+                early,
+            } => {
+                self.refs.released(percpu_ref::Release {
+                    ts_ns,
+                    reference,
+                    release: Some(release),
+                    early,
+                });
+            }
+            EventKind::RefLooked {
+                reference,
+                release,
+                state,
+            } => {
+                if matches!(state, RefState::Held(1..)) {
+                    // Its switch may have been missed.
+                    self.aio.ref_found_switched(reference);
+                }
+                self.refs.looked(ts_ns, reference, release, state);
             }
             EventKind::ExitAioBegin { by, mm } => self.aio.exit_begin(ts_ns, clean(by), mm),
             EventKind::ExitAioEnd { by, mm } => self.aio.exit_end(ts_ns, &by, mm),
@@ -209,6 +243,22 @@ impl Model {
                     .traced_hooks(attached.map(|p| p.hook.clone()).collect::<HashSet<_>>());
                 self.probes = probes;
             }
+            EventKind::Waiting(found) => {
+                for mut stack in found {
+                    stack.task = clean(stack.task);
+                    // What the trace has seen begin has its own row.
+                    let tid = stack.task.tid;
+                    if !self.aio.waits(tid) && !self.refs.killed_by(tid) {
+                        self.before.found(ts_ns, stack);
+                    }
+                }
+            }
+            EventKind::Stacks(stacks) => {
+                for stack in &stacks {
+                    self.before.stack(stack);
+                }
+                self.stacks.set(stacks);
+            }
             EventKind::Tick => self.remember(ts_ns),
         }
     }
@@ -224,7 +274,12 @@ impl Model {
 
     fn context_ref_released(&mut self, ts_ns: MonotonicNs, reference: Option<KernelPtr>) {
         if let Some(reference) = reference {
-            self.refs.released(ts_ns, reference, None);
+            self.refs.released(percpu_ref::Release {
+                ts_ns,
+                reference,
+                release: None,
+                early: false,
+            });
         }
     }
 
@@ -281,21 +336,8 @@ impl Model {
             wait_measured: self.wait_measured(),
         };
         let (aio_drains, aio_drains_omitted) = self.aio.finished(in_interval);
-        let switches = self.probes.is_empty() || self.attached(percpu_ref::SWITCH_HOOK);
-        let mut in_progress = self
-            .refs
-            .in_progress(self.now_ns, |reference| self.aio.owns(reference));
-        in_progress.extend(self.aio.in_progress(self.now_ns, switches));
-        // Longest first; those that began before the trace are older than any.
-        in_progress.sort_by(|a, b| {
-            let age = |p: &InProgress| p.age_ns.unwrap_or(u64::MAX);
-            let rest = |p: &InProgress| (p.tgid, p.tid);
-            age(b)
-                .cmp(&age(a))
-                .then(rest(a).cmp(&rest(b)))
-                .then_with(|| a.detail.cmp(&b.detail))
-        });
-        in_progress.truncate(limits::MAX_IN_PROGRESS);
+        let mut in_progress = self.in_progress();
+        self.stacks.put_into(&mut in_progress);
         let mut snapshot = Snapshot {
             interval: Interval {
                 start_ns,
@@ -305,6 +347,7 @@ impl Model {
             uio_present: self.uio.present(),
             uio_devices: self.uio.snapshot(view, &self.blockers),
             ref_owners: self.refs.snapshot(in_interval, self.now_ns),
+            grace_period_ns: self.refs.grace_periods(in_interval),
             aio_drains,
             aio_drains_omitted,
             in_progress,
@@ -316,6 +359,27 @@ impl Model {
         };
         snapshot.findings = findings::diagnose(&snapshot);
         snapshot
+    }
+
+    /// Begun and not ended: longest first; what began before the trace is older than any.
+    fn in_progress(&self) -> Vec<InProgress> {
+        let switches = self.probes.is_empty() || self.attached(percpu_ref::SWITCH_HOOK);
+        let mut rows = self
+            .refs
+            .in_progress(self.now_ns, |reference| self.aio.owns(reference));
+        let references = |reference| self.refs.references(reference);
+        rows.extend(self.aio.in_progress(self.now_ns, switches, &references));
+        rows.extend(self.before.in_progress(self.now_ns));
+        rows.sort_by(|a, b| {
+            let age = |p: &InProgress| p.age_ns.unwrap_or(u64::MAX);
+            let rest = |p: &InProgress| (p.tgid, p.tid);
+            age(b)
+                .cmp(&age(a))
+                .then(rest(a).cmp(&rest(b)))
+                .then_with(|| a.detail.cmp(&b.detail))
+        });
+        rows.truncate(limits::MAX_IN_PROGRESS);
+        rows
     }
 
     /// Some probe sees waits for info_lock; without news of the probes that is assumed.
@@ -356,7 +420,22 @@ impl Model {
             self.refs.expired,
             self.aio.refused,
             self.aio.expired,
+            self.before.refused,
         ]
+    }
+}
+
+/// The thread that did this itself; `None`: nobody did, or `current` was whoever was interrupted.
+fn acting(kind: &EventKind) -> Option<u32> {
+    match kind {
+        EventKind::ExitAioBegin { by, .. }
+        | EventKind::ExitAioEnd { by, .. }
+        | EventKind::IoDestroyBegin { by, .. }
+        | EventKind::IoDestroyEnd { by, .. }
+        | EventKind::AioKill { by, .. }
+        | EventKind::RefKill { by, .. } => Some(by.tid),
+        EventKind::UioSlow(slow) => Some(slow.by.tid),
+        _ => None,
     }
 }
 
@@ -373,6 +452,7 @@ fn from_ring(kind: &EventKind) -> bool {
         EventKind::RefKill { .. }
         | EventKind::RefSwitched { .. }
         | EventKind::RefReleased { .. }
+        | EventKind::RefLooked { .. }
         | EventKind::ExitAioBegin { .. }
         | EventKind::ExitAioEnd { .. }
         | EventKind::IoDestroyBegin { .. }
@@ -391,6 +471,8 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::UioLockKind(_)
         | EventKind::Counters(_)
         | EventKind::Probes(_)
+        | EventKind::Waiting(_)
+        | EventKind::Stacks(_)
         | EventKind::Tick => false,
     }
 }

@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub uio_devices: Vec<UioDevice>,
     /// percpu_ref owners with activity in the interval, or dying refs; by number of kills, descending.
     pub ref_owners: Vec<RefOwner>,
+    /// Grace periods of all percpu_refs but the tool's own: how long RCU takes here.
+    pub grace_period_ns: Histogram,
     /// AIO drains that ended in the interval, oldest first (bounded: see `aio_drains_omitted`).
     pub aio_drains: Vec<AioDrain>,
     /// Drains that ended in the interval and are no longer kept one by one.
@@ -194,8 +196,14 @@ pub struct RefOwner {
     pub kills_already_dead: u64,
     /// Switches to atomic mode completed (killed or not).
     pub switches: u64,
-    /// Releases seen; `None`: this owner's release function is not traced.
+    /// Last references gone; `None`: that is not seen for this owner.
     pub released: Option<u64>,
+    /// Of them, those before the switch to atomic mode had finished: a kernel bug.
+    pub released_early: u64,
+    /// Killed refs whose end was not seen: before their release function was traced, or lost.
+    pub ends_unseen: u64,
+    /// Killed refs found alive again: reinitialised or resurrected. Only looked for in refs that die for long.
+    pub revived: u64,
     /// Kill to switched: one RCU grace period and its callback's queueing.
     pub grace_period_ns: Histogram,
     /// Kill to release; empty when the release is not traced.
@@ -204,6 +212,8 @@ pub struct RefOwner {
     pub dying: u64,
     /// Age of the oldest of them.
     pub oldest_dying_ns: Option<u64>,
+    /// References left of those past their grace period, as last heard; `None`: not known, or there are none.
+    pub dying_references: Option<u64>,
     /// Last killer: comm (tgid).
     pub last_killer: Option<String>,
     /// The tool's own doing (BPF trampolines): hidden unless asked for.
@@ -332,8 +342,15 @@ pub struct InProgress {
     pub phase: String,
     /// Age; `None`: began before the trace.
     pub age_ns: Option<u64>,
+    /// For how long the trace has seen it: the age, or where that is not known its lower bound.
+    pub seen_ns: u64,
+    /// References (of an AIO context: requests) left that it waits for, as last heard; `None`: not known, or not what it
+    /// waits for.
+    pub references: Option<u64>,
     /// More ("3 of 64 contexts left").
     pub detail: String,
+    /// Kernel stack of the thread, innermost first, when it is waiting for this; `None`: not known, or it waits elsewhere.
+    pub stack: Option<Vec<String>>,
     /// Its end may have been lost.
     pub uncertain: bool,
 }

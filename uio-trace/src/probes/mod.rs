@@ -2,7 +2,9 @@
 
 pub mod attach;
 pub mod catalog;
+pub mod look;
 pub mod perf;
 pub mod plan;
+pub mod releases;
 pub mod session;
 pub mod tracefs;

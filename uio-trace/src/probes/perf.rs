@@ -43,6 +43,18 @@ impl PerfEvent {
         PerfEvent::open(&attributes, 0, program)
     }
 
+    /// A kprobe at this address, on every CPU. `kind`: the number of the kernel's kprobe events
+    /// (/sys/bus/event_source/devices/kprobe/type).
+    ///
+    /// # Errors
+    /// The kernel's reason.
+    pub fn kprobe(kind: u32, address: u64, program: BorrowedFd<'_>) -> io::Result<PerfEvent> {
+        let mut attributes = attributes(kind);
+        // kprobe_func stays null: then kprobe_addr counts (kernel/trace/trace_event_perf.c).
+        attributes.__bindgen_anon_4.kprobe_addr = address;
+        PerfEvent::open(&attributes, 0, program)
+    }
+
     /// An execute breakpoint on a CPU, for whatever runs there.
     ///
     /// # Errors

@@ -190,9 +190,10 @@ fn precheck(attachment: &Attachment, facts: &dyn Facts) -> Option<String> {
     match facts.has_symbol(name, module) {
         Some(true) => None,
         Some(false) => Some(format!("this kernel has no function {}", attachment.target)),
-        None if attachment.method == Method::Breakpoint => {
-            Some("kernel addresses are hidden (kernel.kptr_restrict, CAP_SYSLOG)".into())
-        }
+        None if attachment.method == Method::Breakpoint => Some(
+            "kernel addresses are hidden: CAP_SYSLOG is needed, and kernel.kptr_restrict below 2 (sysctl)"
+                .into(),
+        ),
         None => None,
     }
 }

@@ -3,10 +3,13 @@
 use super::{
     attach::{AyaAttacher, Link, attach_cpus, breakpoint_hits, detach},
     catalog::{CATALOG, Hook, Subject},
-    plan::{self, Outcome},
+    look::Looker,
+    plan::{self, Facts, Outcome},
+    releases::Releases,
     tracefs::Kretprobes,
 };
 use crate::{
+    event::KernelPtr,
     kernel::{
         KernelFacts, Root, cpus,
         offsets::{self, LockKind, UioLayout},
@@ -108,6 +111,9 @@ pub struct Session {
     // Before the object: definitions are removed when nothing is attached to them any more.
     hooks: Vec<Attached>,
     kretprobes: Option<Kretprobes>,
+    /// Release functions of percpu_refs, attached as kills show them.
+    pub releases: Releases,
+    looker: Looker,
     ebpf: Ebpf,
     aya_btf: Option<AyaBtf>,
     root: Root,
@@ -177,6 +183,8 @@ impl Session {
         settings.slow_ns = config.slow_ns;
         settings.target_tgid = config.target_tgid.unwrap_or(0);
         settings.own_tgid = std::process::id();
+        settings.per_cpu_offset = facts.symbols.per_cpu_offset();
+        settings.possible_cpus = cpus::possible_without_gaps(&root);
         let log_level: u8 = if config.bpf_log {
             aya_log::Level::Trace as u8
         } else {
@@ -201,14 +209,19 @@ impl Session {
                 .map_max_entries("LIFECYCLE", bytes)
                 .map_max_entries("SLOW", bytes);
         }
-        let ebpf = loader
+        let mut ebpf = loader
             .load(OBJECT)
             .map_err(|error| SessionError::Load(chain(&error)))?;
 
         let addresses = breakpoint_addresses(&facts);
+        let has_refs = facts.has_member("percpu_ref_data", "release");
+        let releases = Releases::new(&mut ebpf, &root, has_refs);
+        let looker = Looker::new(&mut ebpf, has_refs);
         let mut session = Session {
             hooks: Vec::new(),
             kretprobes: Kretprobes::new(),
+            releases,
+            looker,
             ebpf,
             aya_btf,
             root,
@@ -479,7 +492,15 @@ impl Session {
 
     /// A row for each hook.
     pub fn probes(&self) -> Vec<Probe> {
-        self.hooks.iter().map(|h| h.outcome.probe.clone()).collect()
+        let mut rows: Vec<Probe> = self.hooks.iter().map(|h| h.outcome.probe.clone()).collect();
+        rows.push(self.looker.row());
+        rows.extend(self.releases.rows());
+        rows
+    }
+
+    /// Asks for the memory of these percpu_refs; the answers come through the ring. Whether rows of [`Session::probes`] changed.
+    pub fn look_at(&mut self, refs: &[KernelPtr]) -> bool {
+        self.looker.look(&mut self.ebpf, refs)
     }
 
     /// Whether [`Session::probes`] are others than these.

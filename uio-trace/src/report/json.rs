@@ -3,7 +3,7 @@
 //! [`write_meta`] once, then [`write_snapshot`] for each interval: `interval`, the rows, `loss` last, so that a reader
 //! who has seen `loss` has seen the interval.
 
-use crate::model::snapshot::{Interval, Meta, Snapshot};
+use crate::model::snapshot::{Histogram, Interval, Meta, Snapshot};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -20,13 +20,15 @@ struct Record<'a, T: Serialize> {
 
 /// Record `interval`: what the rows after it are about.
 #[derive(Serialize)]
-struct IntervalRecord {
+struct IntervalRecord<'a> {
     #[serde(flatten)]
     interval: Interval,
     /// Is the uio driver there?
     uio_present: bool,
     /// Drains that ended in the interval and are not among the rows.
     aio_drains_omitted: u64,
+    /// Grace periods of all percpu_refs.
+    grace_period_ns: &'a Histogram,
 }
 
 pub(super) fn record<T: Serialize>(out: &mut impl Write, kind: &'static str, body: &T) -> io::Result<()> {
@@ -53,6 +55,7 @@ pub fn write_snapshot(out: &mut impl Write, snapshot: &Snapshot) -> io::Result<(
         interval: snapshot.interval,
         uio_present: snapshot.uio_present,
         aio_drains_omitted: snapshot.aio_drains_omitted,
+        grace_period_ns: &snapshot.grace_period_ns,
     };
     record(out, "interval", &interval)?;
     records(out, "uio_device", &snapshot.uio_devices)?;

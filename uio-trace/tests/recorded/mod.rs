@@ -53,6 +53,10 @@ pub fn events() -> Vec<Event> {
         generation: 2,
     };
     let pointer = |n: u64| KernelPtr(0xffff_8880_0000_0000 + n);
+    let stack = || TaskStack {
+        task: by(),
+        frames: vec!["schedule".into(), "exit_aio".into()],
+    };
     let histogram = || HistogramReading {
         sum: 1 << 60,
         min: 1,
@@ -89,15 +93,25 @@ pub fn events() -> Vec<Event> {
             confirm: Some(pointer(3)),
             already_atomic: false,
             already_dead: true,
+            references: Some(3),
         },
         EventKind::RefSwitched {
             reference: pointer(2),
             release: pointer(1),
+            references: Some(2),
+        },
+        EventKind::RefLooked {
+            reference: pointer(2),
+            release: pointer(1),
+            state: RefState::Held(1),
         },
         EventKind::RefReleased {
             reference: pointer(2),
             release: pointer(1),
+            early: true,
         },
+        EventKind::Waiting(vec![stack()]),
+        EventKind::Stacks(vec![stack(), stack()]),
         EventKind::ExitAioBegin {
             by: by(),
             mm: pointer(4),

@@ -79,6 +79,18 @@ impl<'a> Line<'a> {
             .map_or(0, |v| duration(v).unwrap_or_else(|| panic!("{key}={v}")))
     }
 
+    /// `left=3`
+    fn references(&self) -> Option<u64> {
+        self.keys.get("left").map(|_| self.number("left", 0))
+    }
+
+    fn stack(&self) -> TaskStack {
+        TaskStack {
+            task: self.task(),
+            frames: self.words.iter().map(|w| (*w).to_string()).collect(),
+        }
+    }
+
     fn has(&self, word: &str) -> bool {
         self.words.contains(&word)
     }
@@ -223,6 +235,7 @@ impl Script {
             confirm: None,
             already_atomic: line.has("atomic"),
             already_dead: line.has("dead"),
+            references: line.references(),
         };
         let kind = match verb {
             "exit_begin" => EventKind::ExitAioBegin { by: line.task(), mm },
@@ -249,10 +262,12 @@ impl Script {
             "users_switched" => EventKind::RefSwitched {
                 reference: users,
                 release: self.symbol("free_ioctx_users", out),
+                references: line.references(),
             },
             "reqs_switched" => EventKind::RefSwitched {
                 reference: reqs,
                 release: self.symbol("free_ioctx_reqs", out),
+                references: line.references(),
             },
             "users_released" => EventKind::AioUsersReleased { ctx: kioctx },
             "reqs_released" => EventKind::AioReqsReleased { ctx: kioctx },
@@ -273,11 +288,31 @@ impl Script {
             "ref_switched" => EventKind::RefSwitched {
                 reference,
                 release: self.symbol(line.text("release"), out),
+                references: line.references(),
             },
             "ref_released" => EventKind::RefReleased {
                 reference,
                 release: self.symbol(line.text("release"), out),
+                early: line.has("early"),
             },
+            "ref_looked" | "users_looked" | "reqs_looked" => EventKind::RefLooked {
+                reference: match verb {
+                    "ref_looked" => reference,
+                    "users_looked" => users,
+                    _ => reqs,
+                },
+                release: self.symbol(line.text("release"), out),
+                state: match line.words.first().copied() {
+                    Some("gone") => RefState::Gone,
+                    Some("alive") => RefState::Alive,
+                    Some("grace") => RefState::GracePeriod,
+                    _ => RefState::Held(line.number("left", 0)),
+                },
+            },
+            // COMM/PID [FUNCTION ...], innermost first.
+            "waiting" => EventKind::Waiting(vec![line.stack()]),
+            "stack" => EventKind::Stacks(vec![line.stack()]),
+            "no_stacks" => EventKind::Stacks(Vec::new()),
             "reading" => EventKind::UioReading(vec![reading(line)]),
             "devices" => EventKind::UioDevices(
                 line.words

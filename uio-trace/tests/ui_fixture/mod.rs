@@ -51,6 +51,7 @@ pub fn empty() -> Snapshot {
         uio_present: false,
         uio_devices: Vec::new(),
         ref_owners: Vec::new(),
+        grace_period_ns: Histogram::default(),
         aio_drains: Vec::new(),
         aio_drains_omitted: 0,
         in_progress: Vec::new(),
@@ -344,10 +345,14 @@ fn owner(owner: &str, release: &str, kills: u64, gp: u64, drain: Option<u64>) ->
         kills_already_dead: 0,
         switches: kills,
         released: drain.map(|_| kills),
+        released_early: 0,
+        ends_unseen: 0,
+        revived: 0,
         grace_period_ns: histogram(kills, gp),
         drain_ns: drain.map_or_else(Histogram::default, |ns| histogram(kills, ns)),
         dying: 0,
         oldest_dying_ns: None,
+        dying_references: None,
         last_killer: Some(format!(
             "{} (4242)",
             owner.split(' ').next().unwrap_or("x").to_lowercase()
@@ -402,7 +407,10 @@ pub fn in_progress() -> Vec<InProgress> {
             comm: comm.into(),
             phase: phase.into(),
             age_ns,
+            seen_ns: age_ns.unwrap_or(0),
+            references: None,
             detail: detail.into(),
+            stack: None,
             uncertain: false,
         };
     let mut uncertain = item(
@@ -573,6 +581,7 @@ pub fn rich_at(elapsed_ns: u64) -> Snapshot {
         uio_present: true,
         uio_devices: devices(),
         ref_owners: owners(),
+        grace_period_ns: Histogram::default(),
         aio_drains: drains(),
         aio_drains_omitted: 0,
         in_progress: in_progress(),

@@ -44,7 +44,7 @@ pub struct Programs {
 pub fn build(
     kernel: &Kernel,
     programs: &Programs,
-    testbed_module: Option<&Path>,
+    testbed_modules: &[PathBuf],
     job: &Job,
 ) -> Result<Vec<u8>> {
     apt::ensure_installed(&["busybox-static"])?;
@@ -83,8 +83,9 @@ pub fn build(
             archive.file(&format!("{modules}/{}", name.to_string_lossy()), &read(&file)?);
         }
     }
-    if let Some(module) = testbed_module {
-        archive.file("lib/uio_testbed.ko", &read(module)?);
+    for module in testbed_modules {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        archive.file(&format!("lib/{name}"), &read(module)?);
     }
     for program in &job.host_programs {
         host_program(&mut archive, program)?;

@@ -110,8 +110,8 @@ pub fn default_modules() -> Vec<String> {
 pub fn prepare(kernel: &Kernel, programs: &Programs, job: &Job, name: &str) -> Result<Guest> {
     apt::ensure_installed(&["qemu-system-x86"])?;
     let cache = paths::cache()?;
-    let module = match testbed_module::provide(&cache, kernel) {
-        Ok(module) => Some(module),
+    let testbed = match testbed_module::provide(&cache, kernel) {
+        Ok(modules) => modules,
         // Tests then use a TCMU device, which every kernel has; its hold time is not known beforehand.
         Err(error) => {
             let text = format!("{error:#}");
@@ -125,17 +125,14 @@ pub fn prepare(kernel: &Kernel, programs: &Programs, job: &Job, name: &str) -> R
                 "no testbed module on {} ({line}); a TCMU device stands in",
                 kernel.release
             ));
-            None
+            Vec::new()
         }
     };
     let folder = paths::workspace()?.join("target/guests");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let name = format!("{name}-{}", kernel.spec.name);
     let initramfs = folder.join(format!("{name}.cpio"));
-    write(
-        &initramfs,
-        &initramfs::build(kernel, programs, module.as_deref(), job)?,
-    )?;
+    write(&initramfs, &initramfs::build(kernel, programs, &testbed, job)?)?;
     Ok(Guest {
         name,
         image: kernel.image(),

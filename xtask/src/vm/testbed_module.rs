@@ -1,4 +1,4 @@
-//! The testbed's kernel module, built for one kernel from Debian's headers, which are unpacked, not installed.
+//! The testbed's kernel modules, built for one kernel from Debian's headers, which are unpacked, not installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,12 @@ use crate::apt::{self, Apt};
 use crate::paths;
 use crate::process::{capture, progress, run_quiet};
 
-const SOURCES: [&str; 2] = ["uio_testbed.c", "Kbuild"];
+const SOURCES: [&str; 3] = ["uio_testbed.c", "ref_testbed.c", "Kbuild"];
+/// What they are built into.
+const MODULES: [&str; 2] = ["uio_testbed.ko", "ref_testbed.ko"];
 
-/// The built module for this kernel; from the cache when neither kernel nor source changed.
-pub fn provide(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
+/// The built modules for this kernel; from the cache when neither kernel nor source changed.
+pub fn provide(cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>> {
     let source = paths::workspace()?.join("xtask/testbed/module");
     let mut hash = Sha256::new();
     for name in SOURCES {
@@ -24,16 +26,16 @@ pub fn provide(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let hash = hash.finalize();
     let mark: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let place = cache.join("testbed").join(format!("{}_{mark}", kernel.release));
-    let module = place.join("uio_testbed.ko");
-    if !module.exists() {
+    let modules: Vec<PathBuf> = MODULES.iter().map(|name| place.join(name)).collect();
+    if !modules.iter().all(|module| module.exists()) {
         build(cache, kernel, &source, &place)
-            .with_context(|| format!("cannot build the testbed module for {}", kernel.release))?;
+            .with_context(|| format!("cannot build the testbed modules for {}", kernel.release))?;
     }
-    Ok(module)
+    Ok(modules)
 }
 
 fn build(cache: &Path, kernel: &Kernel, source: &Path, place: &Path) -> Result<()> {
-    progress(format!("building the testbed module for {}", kernel.release));
+    progress(format!("building the testbed modules for {}", kernel.release));
     // pahole writes the module's BTF
     apt::ensure_installed(&["build-essential", "pahole", "libelf1", "bc"])?;
     let apt = kernel.spec.apt(cache)?;
@@ -57,8 +59,10 @@ fn build(cache: &Path, kernel: &Kernel, source: &Path, place: &Path) -> Result<(
     // The package asks for the compiler that built the kernel; this system's own is what is installed.
     make.args(["CC=gcc", "modules"]);
     run_quiet(&mut make)?;
-    std::fs::copy(work.join("uio_testbed.ko"), staging.join("uio_testbed.ko"))
-        .context("the build left no module")?;
+    for name in MODULES {
+        std::fs::copy(work.join(name), staging.join(name))
+            .with_context(|| format!("the build left no {name}"))?;
+    }
     for folder in [root, work] {
         std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }

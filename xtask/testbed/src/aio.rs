@@ -19,8 +19,11 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub contexts: usize,
     /// A child process exits with them.
-    #[arg(long, conflicts_with = "destroy", required_unless_present = "destroy")]
+    #[arg(long, conflicts_with = "destroy", required_unless_present_any = ["destroy", "hold"])]
     pub exit: bool,
+    /// Wait with them to be killed.
+    #[arg(long, conflicts_with_all = ["destroy", "exit"])]
+    pub hold: bool,
     /// io_destroy for each.
     #[arg(long)]
     pub destroy: bool,
@@ -36,6 +39,8 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Value> {
     if options.exit {
         by_exit(options)
+    } else if options.hold {
+        hold(options)
     } else {
         by_destroy(options)
     }
@@ -122,6 +127,19 @@ fn submit_read(context: u64, descriptor: i32, number: usize) -> Result<Vec<u8>> 
         bail!("io_submit: {}", std::io::Error::last_os_error());
     }
     Ok(buffer)
+}
+
+/// Says that the contexts are there, and waits for a signal that ends the process.
+fn hold(options: &Options) -> Result<Value> {
+    let _contexts = set_up(options)?;
+    println!(
+        "{}",
+        json!({ "workload": "aio-hold", "tgid": std::process::id() })
+    );
+    loop {
+        // SAFETY: returns after a signal that has a handler; there is none.
+        unsafe { libc::pause() };
+    }
 }
 
 /// The words a child and its parent share.

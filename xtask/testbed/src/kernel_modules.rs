@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Where the harness puts the testbed's own module.
+/// Where the harness puts the testbed's own modules.
 const TESTBED: &str = "/lib/uio_testbed.ko";
+const REF_TESTBED: &str = "/lib/ref_testbed.ko";
 
 /// Whether this guest has the testbed's module (its kernel's headers could be built against).
 pub fn have_testbed() -> bool {
@@ -19,6 +20,9 @@ pub fn load(module: &str) -> Result<()> {
     if name == "uio_testbed" {
         run(Command::new("modprobe").arg("uio"))?;
         return run(Command::new("insmod").arg(TESTBED).args(words));
+    }
+    if name == "ref_testbed" {
+        return run(Command::new("insmod").arg(REF_TESTBED).args(words));
     }
     run(Command::new("modprobe").arg(name).args(words))
 }

@@ -9,6 +9,8 @@ mod device;
 mod init;
 mod job;
 mod kernel_modules;
+mod mapper;
+mod ref_testbed;
 mod refs;
 mod report;
 mod shared;
@@ -87,6 +89,7 @@ fn set_name(role: &Role) {
     let name = match role {
         Role::UioWrite(_) => c"uio-writer",
         Role::Aio(options) if options.destroy => c"aio-destroyer",
+        Role::Aio(options) if options.hold => c"aio-holder",
         Role::Aio(_) => c"aio-exiter",
         Role::CgroupCycle { .. } => c"cgroup-cycler",
         Role::IouringClose { .. } => c"iouring-closer",

@@ -130,7 +130,10 @@ pub async fn follow(
             biased;
             number = forwarded.next() => command::forward(&child, number),
             _ = ends.recv() => {}
-            _ = read.tick(), if failed.is_none() => result = live.catch_up(|event| events.push(event)),
+            _ = read.tick(), if failed.is_none() => {
+                live.ask(&mut model);
+                result = live.catch_up(|event| events.push(event));
+            }
             stepped = live.step(|event| events.push(event)), if failed.is_none() => result = stepped,
         }
         take(&mut events, &mut family, &mut filter, &mut model);
@@ -140,6 +143,7 @@ pub async fn follow(
         }
     };
     if failed.is_none() {
+        live.ask(&mut model);
         if let Err(error) = live.catch_up(|event| events.push(event)) {
             say(format_args!("the end of the trace is missing: {error}"));
             failed = Some(error.exit_code());

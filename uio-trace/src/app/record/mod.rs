@@ -87,14 +87,16 @@ pub async fn record(
             signals::end_at_once_from_now();
         }
         if over || due {
+            live.ask(&mut model);
             live.catch_up(|event| events.push(event))?;
         }
         for event in events.drain(..) {
             now_ns = now_ns.max(event.ts_ns);
             if config.ring.is_some() {
                 watch.event(&event);
-                model.apply(event.clone());
             }
+            // Also where no trigger looks at it: the model knows what to ask about.
+            model.apply(event.clone());
             recorder.event(event)?;
         }
         if !over && !due {

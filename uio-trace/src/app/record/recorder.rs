@@ -372,6 +372,7 @@ mod tests {
             confirm: None,
             already_atomic: false,
             already_dead: false,
+            references: None,
         };
         event(SECOND + n * 1_000_000, kind)
     }

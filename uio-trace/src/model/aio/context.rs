@@ -70,6 +70,8 @@ pub struct Context {
     pub call_begin: Moment,
     /// `io_destroy(2)` returned.
     pub call_end: Moment,
+    /// `users` or `reqs` (the latest killed) was found switched, though not when.
+    pub found_switched: bool,
     /// One of its events was lost.
     pub uncertain: bool,
 }
@@ -90,6 +92,7 @@ impl Context {
             reqs_released: none,
             call_begin: none,
             call_end: none,
+            found_switched: false,
             uncertain: false,
         }
     }
@@ -103,17 +106,30 @@ impl Context {
         }
     }
 
+    /// The grace period of `users` or `reqs` was found to be over; its end was missed, so its length stays unknown.
+    pub fn found_switched(&mut self, is_reqs: bool) {
+        if is_reqs == self.users_released.seen() {
+            self.found_switched = true;
+        }
+    }
+
+    /// `free_ioctx_users`
+    pub fn users_gone(&mut self, ts_ns: MonotonicNs) {
+        self.users_released.set(ts_ns);
+        self.found_switched = false;
+    }
+
     /// Where it is.
     pub fn stage(&self) -> Stage {
         if self.reqs_released.seen() {
             Stage::Drained
         } else if self.users_released.seen() {
-            if self.reqs_switched.seen() {
+            if self.reqs_switched.seen() || self.found_switched {
                 Stage::Requests
             } else {
                 Stage::ReqsGracePeriod
             }
-        } else if self.users_switched.seen() {
+        } else if self.users_switched.seen() || self.found_switched {
             Stage::UsersReferences
         } else {
             Stage::UsersGracePeriod

@@ -76,7 +76,13 @@ impl OpenDrain {
 
     /// For readers; `None` while nothing of it waits (a gap between two calls). `switches`: the end of grace periods is
     /// seen on this kernel.
-    pub fn in_progress(&self, now_ns: MonotonicNs, switches: bool) -> Option<InProgress> {
+    /// `references`: of a ref past its grace period, those left.
+    pub fn in_progress(
+        &self,
+        now_ns: MonotonicNs,
+        switches: bool,
+        references: &dyn Fn(KernelPtr) -> Option<u64>,
+    ) -> Option<InProgress> {
         if self.contexts.is_empty() || (self.cause == DrainCause::IoDestroy && !self.in_call) {
             return None;
         }
@@ -111,6 +117,30 @@ impl OpenDrain {
         if parts.len() > 1 {
             detail = format!("{detail}: {}", parts.join(", "));
         }
+        // Of the contexts in that stage; those that are not known make it a lower bound, so then none is named.
+        let held = self
+            .contexts
+            .iter()
+            .filter(|c| c.stage() == phase)
+            .map(|c| match phase {
+                Stage::UsersReferences => references(c.users),
+                Stage::Requests => references(c.reqs),
+                _ => None,
+            });
+        let references = held.sum::<Option<u64>>().filter(|_| phase != Stage::Drained);
+        match (phase, references) {
+            (Stage::Requests, Some(n)) => {
+                detail.push_str(&format!(
+                    "; {}",
+                    plural(n, "request in flight", "requests in flight")
+                ));
+            }
+            (Stage::UsersReferences, Some(n)) => {
+                detail.push_str(&format!("; {}", plural(n, "reference held", "references held")));
+            }
+            _ => {}
+        }
+        let age_ns = now_ns.saturating_sub(self.begin_ns);
         Some(InProgress {
             subject: "aio_drain".to_string(),
             owner: match self.cause {
@@ -122,11 +152,19 @@ impl OpenDrain {
             tid: self.by.tid,
             comm: self.by.comm.clone(),
             phase: name(phase).to_string(),
-            age_ns: Some(now_ns.saturating_sub(self.begin_ns)),
+            age_ns: Some(age_ns),
+            seen_ns: age_ns,
+            references,
             detail,
+            stack: None,
             uncertain: self.uncertain_since.is_some(),
         })
     }
+}
+
+/// `1 request in flight`, `3 requests in flight`
+fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// An ended drain; its contexts become [`AioDrain::detail`] only when somebody looks.

@@ -319,7 +319,7 @@ impl Aio {
         let at = *self.by_ctx.get(&ctx)?;
         let (drain, index) = self.context(at)?;
         let context = drain.contexts.get_mut(index)?;
-        context.users_released.set(ts_ns);
+        context.users_gone(ts_ns);
         Some(context.users)
     }
 
@@ -351,10 +351,34 @@ impl Aio {
     }
 
     /// Records `in_progress`.
-    pub fn in_progress(&self, now_ns: MonotonicNs, switches: bool) -> Vec<InProgress> {
+    pub fn in_progress(
+        &self,
+        now_ns: MonotonicNs,
+        switches: bool,
+        references: &dyn Fn(KernelPtr) -> Option<u64>,
+    ) -> Vec<InProgress> {
         self.open
             .values()
-            .filter_map(|d| d.in_progress(now_ns, switches))
+            .filter_map(|d| d.in_progress(now_ns, switches, references))
             .collect()
+    }
+
+    /// A look found this ref of a context past its grace period.
+    pub fn ref_found_switched(&mut self, reference: KernelPtr) {
+        let Some((at, is_reqs)) = self.by_ref.get(&reference).copied() else {
+            return;
+        };
+        if let Some((drain, index)) = self.context(at)
+            && let Some(context) = drain.contexts.get_mut(index)
+        {
+            context.found_switched(is_reqs);
+        }
+    }
+
+    /// Is the thread in a drain or call the trace has seen begin?
+    pub fn waits(&self, tid: u32) -> bool {
+        self.threads
+            .get(&tid)
+            .is_some_and(|t| t.call.is_some() || t.exit.is_some())
     }
 }

@@ -95,8 +95,13 @@ fn serial(snapshot: &Snapshot, g: &Group, subject: String, exit: bool) -> Findin
         Severity::Warning
     };
     let how = if exit { "drained" } else { "destroyed" };
+    let advice = if exit {
+        ""
+    } else {
+        ": leave them to exit, which drains all at once, or destroy them from several threads"
+    };
     let text = format!(
-        "{subject} {how} {} one after another: {}; together it would take about {}",
+        "{subject} {how} {} one after another: {}; together it would take about {}{advice}",
         plural(g.contexts, "AIO context"),
         duration(g.wall_ns),
         duration(g.part_ns),

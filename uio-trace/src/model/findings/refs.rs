@@ -8,6 +8,8 @@ use crate::model::snapshot::{Finding, InProgress, RefOwner, Severity, Snapshot};
 pub const STUCK_NS: u64 = 5_000_000_000;
 /// From this on, ns, it is critical.
 pub const CRITICAL_STUCK_NS: u64 = 60_000_000_000;
+/// Seen to wait for this long, ns, since the trace began, without having moved: no grace period takes so long often.
+pub const WAITING_BEFORE_NS: u64 = 1_000_000_000;
 /// Switches per second of one owner from which they are a storm.
 pub const STORM_PER_SECOND: f64 = 50.0;
 /// Switches below which there is no storm.
@@ -16,6 +18,7 @@ pub const STORM_MIN: u64 = 100;
 pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     for owner in &snapshot.ref_owners {
         findings.extend(killed_twice(owner));
+        findings.extend(released_early(owner));
         if !owner.own {
             findings.extend(storm(snapshot, owner));
         }
@@ -42,6 +45,27 @@ fn killed_twice(owner: &RefOwner) -> Option<Finding> {
         0.0,
     );
     Some(with(f, [("kills_already_dead", n.into())]))
+}
+
+fn released_early(owner: &RefOwner) -> Option<Finding> {
+    let n = owner.released_early;
+    if n == 0 {
+        return None;
+    }
+    let text = format!(
+        "{}: {} released before the grace period of the switch was over: a reference put twice in that kernel code ({})",
+        owner.owner,
+        plural(n, "percpu_ref"),
+        owner.release
+    );
+    let f = finding(
+        "ref_released_early",
+        Severity::Critical,
+        owner.owner.clone(),
+        text,
+        0.0,
+    );
+    Some(with(f, [("released_early", n.into())]))
 }
 
 fn storm(snapshot: &Snapshot, owner: &RefOwner) -> Option<Finding> {
@@ -74,7 +98,8 @@ fn storm(snapshot: &Snapshot, owner: &RefOwner) -> Option<Finding> {
 /// One finding for each owner with something stuck, one for each stuck drain.
 fn stuck(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     // What may only have lost its end is no diagnosis; it stays under way, marked.
-    let old = |p: &&InProgress| !p.uncertain && p.age_ns.is_none_or(|age| age >= STUCK_NS);
+    let old = |p: &&InProgress| !p.uncertain && p.age_ns.is_some_and(|age| age >= STUCK_NS);
+    waiting_before(snapshot, findings);
     let mut refs: Vec<(&InProgress, u64)> = Vec::new();
     for p in snapshot.in_progress.iter().filter(old) {
         if p.subject == "aio_drain" {
@@ -87,15 +112,19 @@ fn stuck(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
         }
     }
     for (oldest, n) in refs {
+        let left = match oldest.references {
+            Some(left) => format!("{} left after", plural(left, "reference")),
+            None => format!("in phase \"{}\" for", oldest.phase),
+        };
         let text = format!(
-            "{}: {} killed and not gone, the oldest for {} in phase \"{}\", killed by {} ({})",
+            "{}: {} killed and not gone, the oldest with {left} {}, killed by {} ({})",
             oldest.owner,
             plural(n, "percpu_ref"),
             age(oldest),
-            oldest.phase,
             oldest.comm,
             oldest.tgid,
-        );
+        )
+        .replace("with in phase", "in phase");
         let f = finding(
             "ref_stuck",
             severity(oldest),
@@ -103,7 +132,52 @@ fn stuck(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
             text,
             n as f64,
         );
-        findings.push(with(f, [("refs", n.into()), ("oldest_ns", oldest.age_ns.into())]));
+        let evidence = [
+            ("refs", n.into()),
+            ("oldest_ns", oldest.age_ns.into()),
+            ("references", oldest.references.into()),
+        ];
+        findings.push(with(f, evidence));
+    }
+}
+
+/// One finding for what each kind of wait keeps waiting.
+fn waiting_before(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
+    let waits = |p: &&InProgress| p.age_ns.is_none() && p.seen_ns >= WAITING_BEFORE_NS;
+    let mut groups: Vec<(&InProgress, u64)> = Vec::new();
+    for p in snapshot.in_progress.iter().filter(waits) {
+        match groups
+            .iter_mut()
+            .find(|(first, _)| (&first.owner, &first.phase) == (&p.owner, &p.phase))
+        {
+            Some((first, n)) => {
+                *n += 1;
+                if p.seen_ns > first.seen_ns {
+                    *first = p;
+                }
+            }
+            None => groups.push((p, 1)),
+        }
+    }
+    for (first, n) in groups {
+        let subject = format!("{} ({})", first.comm, first.tgid);
+        let others = match n {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let text = format!(
+            "{subject}{others}: waiting since before the trace, so for more than {}: {}, for {}",
+            duration(first.seen_ns),
+            first.owner,
+            first.phase,
+        );
+        let severity = if first.seen_ns >= STUCK_NS {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        };
+        let f = finding("waiting_before_trace", severity, subject, text, n as f64);
+        findings.push(with(f, [("tasks", n.into()), ("seen_ns", first.seen_ns.into())]));
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::Side;
 use crate::format::plural;
-use crate::model::snapshot::{AioDrain, Interval, Loss, Meta, RefOwner, Snapshot, UioDevice};
+use crate::model::snapshot::{AioDrain, Histogram, Interval, Loss, Meta, RefOwner, Snapshot, UioDevice};
 use serde::Deserialize;
 use std::io::{BufRead, Read};
 use std::sync::Arc;
@@ -156,6 +156,7 @@ fn begin(record: IntervalRecord) -> Snapshot {
         uio_present: record.uio_present,
         uio_devices: Vec::new(),
         ref_owners: Vec::new(),
+        grace_period_ns: Histogram::default(),
         aio_drains: Vec::new(),
         aio_drains_omitted: record.aio_drains_omitted,
         in_progress: Vec::new(),

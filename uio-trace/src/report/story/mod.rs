@@ -10,7 +10,7 @@ pub mod timeline;
 
 use crate::event::{Event, EventKind, MonotonicNs};
 use crate::model::snapshot::{Meta, Snapshot};
-use crate::model::{self, Model, Scope};
+use crate::model::{self, Model, Scope, questions::Questions};
 use spans::{KillSum, RefSpan, Spans, WaitSpan, WaitSum};
 use timeline::{Sample, Timeline};
 
@@ -77,6 +77,11 @@ impl StoryBuilder {
     fn cut(&mut self, now_ns: MonotonicNs) {
         self.timeline.push(&self.model.snapshot(Scope::Interval));
         self.model.begin_interval(now_ns);
+    }
+
+    /// What would be worth knowing now; see [`Model::questions`].
+    pub fn questions(&mut self, now_ns: MonotonicNs) -> Questions {
+        self.model.questions(now_ns)
     }
 
     /// Time of the latest event, ns.

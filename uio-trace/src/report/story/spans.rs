@@ -3,7 +3,7 @@
 //! The figures of both are the model's; these are for pictures over time. The end of a ref is where the model sees it:
 //! its release where that is traced, else the end of its grace period.
 
-use crate::event::{DeviceKey, Event, EventKind, KernelPtr, MonotonicNs, Task, UioOp, UioSlow};
+use crate::event::{DeviceKey, Event, EventKind, KernelPtr, MonotonicNs, RefState, Task, UioOp, UioSlow};
 use crate::fast_map::PtrMap;
 use crate::format::printable;
 use crate::model::limits::{MAX_OPEN_REFS, MAX_SYMBOLS};
@@ -150,8 +150,28 @@ impl Spans {
                 already_atomic,
                 already_dead: false,
                 confirm: _,
-            } => self.kill(ts_ns, by, *reference, *release, *already_atomic),
-            EventKind::RefSwitched { reference, release } => self.switched(ts_ns, *reference, *release),
+                references,
+            } => {
+                self.kill(ts_ns, by, *reference, *release, *already_atomic);
+                self.dropped_last(ts_ns, *reference, *references);
+            }
+            EventKind::RefSwitched {
+                reference,
+                release,
+                references,
+            } => {
+                self.switched(ts_ns, *reference, *release, *references);
+                self.dropped_last(ts_ns, *reference, *references);
+            }
+            EventKind::RefLooked {
+                reference,
+                state: RefState::Gone | RefState::Alive,
+                ..
+            } => {
+                if let Some(span) = self.open.remove(reference) {
+                    self.close(span, false);
+                }
+            }
             EventKind::RefReleased { reference, .. } => self.released(ts_ns, *reference),
             EventKind::AioKill {
                 by, ctx, users, reqs, ..
@@ -211,7 +231,10 @@ impl Spans {
             (None, Some(module)) => format!("{name} [{}]", printable(module.to_owned())),
             (None, None) => name.clone(),
         };
-        let function = name;
+        let function = match module {
+            Some(module) => format!("{name} [{}]", printable(module.to_owned())),
+            None => name,
+        };
         self.owners.insert(addr, Owner { words, function });
     }
 
@@ -255,14 +278,30 @@ impl Spans {
         traced.contains(&owner.function)
     }
 
-    fn switched(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, release: KernelPtr) {
+    fn switched(
+        &mut self,
+        ts_ns: MonotonicNs,
+        reference: KernelPtr,
+        release: KernelPtr,
+        references: Option<u64>,
+    ) {
         let sees_release = self.sees_release(release);
         let Some(span) = self.open.get_mut(&reference) else {
             return;
         };
         span.switched_ns.get_or_insert(ts_ns);
-        if !sees_release && let Some(span) = self.open.remove(&reference) {
+        if !sees_release
+            && references.is_none()
+            && let Some(span) = self.open.remove(&reference)
+        {
             self.close(span, false);
+        }
+    }
+
+    /// A kill or a switch that leaves no reference releases the ref at once, traced or not.
+    fn dropped_last(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, references: Option<u64>) {
+        if references == Some(0) {
+            self.released(ts_ns, reference);
         }
     }
 

@@ -270,7 +270,7 @@ fn in_progress(page: &mut Page, rows: &[InProgress]) {
     let shown = page.limits.in_progress.min(rows.len());
     for p in rows.iter().take(shown) {
         let age = p.age_ns.map_or_else(
-            || "longer than the trace".to_string(),
+            || format!("for more than {}", duration(p.seen_ns)),
             |ns| format!("for {}", duration(ns)),
         );
         let uncertain = if p.uncertain { " (its end may be lost)" } else { "" };
@@ -279,6 +279,9 @@ fn in_progress(page: &mut Page, rows: &[InProgress]) {
             p.comm, p.tgid, p.owner, p.phase, p.detail
         );
         page.paragraph("  ", &text, 4);
+        if let Some(stack) = &p.stack {
+            page.line(&format!("    in {}", stack.join(" < ")));
+        }
     }
     page.more(shown, rows.len());
 }

@@ -1,7 +1,7 @@
 //! percpu_refs by owner.
 
 use super::Page;
-use crate::format::{duration_or_unknown, left, plural, right, short_count};
+use crate::format::{duration, duration_or_unknown, left, plural, right, short_count};
 use crate::model::findings;
 use crate::model::snapshot::{Histogram, RefOwner, Snapshot};
 
@@ -19,10 +19,14 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot, all: bool) {
     if let Some(why) = untraced {
         page.paragraph("percpu_ref: ", &format!("traced in part: {why}"), 2);
     }
-    let n = owners.len() as u64;
+    let gp = &snapshot.grace_period_ns;
+    let all_gp = match gp.count {
+        0 => String::new(),
+        _ => format!("; of all p50 {}, p99 {}", duration(gp.p50), duration(gp.p99)),
+    };
     page.line(&format!(
-        "percpu_ref: {}, most kills first (gp: kill to switched)",
-        plural(n, "owner")
+        "percpu_ref: {} (gp: kill to switched{all_gp})",
+        plural(owners.len() as u64, "owner")
     ));
     page.line("  owner                   kills switch released  gp p50  gp p99 dying  oldest");
     let shown = page.limits.owners.min(owners.len());
@@ -43,4 +47,12 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot, all: bool) {
         ));
     }
     page.more(shown, owners.len());
+    for o in owners.iter().filter(|o| all && o.ends_unseen > 0) {
+        let text = format!(
+            "{}: of {} the end was not seen (its release was not traced yet, or is not)",
+            o.owner,
+            plural(o.ends_unseen, "killed ref"),
+        );
+        page.paragraph("  ", &text, 4);
+    }
 }

@@ -66,7 +66,14 @@ fn evidence(name: &str, value: &Value, unicode: bool) -> Fact {
 fn in_progress(item: &InProgress, unicode: bool) -> Vec<Fact> {
     let age = match item.age_ns {
         Some(ns) => Fact::new("age", format::duration_inline(ns, unicode)),
-        None => Fact::with("age", "not known: it began before the trace", Role::Warning),
+        None => Fact::with(
+            "age",
+            format!(
+                "more than {}: it began before the trace",
+                format::duration_inline(item.seen_ns, unicode)
+            ),
+            Role::Warning,
+        ),
     };
     let mut facts = vec![
         age,
@@ -78,6 +85,12 @@ fn in_progress(item: &InProgress, unicode: bool) -> Vec<Fact> {
         Fact::new("owner", item.owner.clone()),
         Fact::new("detail", item.detail.clone()),
     ];
+    if let Some(n) = item.references {
+        facts.push(Fact::new("references left", n.to_string()));
+    }
+    if let Some(stack) = &item.stack {
+        facts.push(Fact::new("kernel stack", stack.join(", ")));
+    }
     if item.uncertain {
         facts.push(Fact::with(
             "uncertain",

@@ -125,9 +125,20 @@ fn facts_of(owner: &RefOwner, unicode: bool) -> Vec<Fact> {
         Fact::new("kills", kills),
         Fact::new("switched, released", format!("{}, {released}", n(owner.switches))),
     ];
+    if owner.released_early > 0 {
+        let text = format!("{} (a kernel bug)", n(owner.released_early));
+        facts.push(Fact::with("released early", text, Role::Critical));
+    }
+    if owner.ends_unseen + owner.revived > 0 {
+        let text = format!("{}, {}", n(owner.ends_unseen), n(owner.revived));
+        facts.push(Fact::new("end unseen, revived", text));
+    }
+    let left = owner.dying_references.map_or_else(String::new, |left| {
+        format!(", {} left", crate::format::plural(left, "reference"))
+    });
     let dying = match owner.oldest_dying_ns {
         Some(ns) => format!(
-            "{}, oldest {}",
+            "{}, oldest {}{left}",
             n(owner.dying),
             format::duration_inline(ns, unicode)
         ),

@@ -4,6 +4,7 @@
 mod aio;
 mod check;
 mod conduct;
+mod hangs;
 mod refs;
 mod reload;
 mod uio;
@@ -37,6 +38,8 @@ pub enum Set {
     Full,
     /// Loading, attaching, exact counts.
     Smoke,
+    /// Attaching to and detaching from what runs on other processors just then: the kernel patches code under them.
+    Patching,
 }
 
 /// What a test is given.
@@ -52,7 +55,7 @@ type Test = fn(&Guest) -> Result<String>;
 struct Case {
     name: &'static str,
     run: Test,
-    smoke: bool,
+    set: Set,
     /// How often it may be tried. More than once only where two clocks are compared: a guest's processor that the
     /// host takes away between them is noise, and a wrong figure is wrong every time.
     attempts: usize,
@@ -62,7 +65,7 @@ const fn full(name: &'static str, run: Test) -> Case {
     Case {
         name,
         run,
-        smoke: false,
+        set: Set::Full,
         attempts: 1,
     }
 }
@@ -71,12 +74,26 @@ const fn smoke(name: &'static str, run: Test) -> Case {
     Case {
         name,
         run,
-        smoke: true,
+        set: Set::Smoke,
+        attempts: 1,
+    }
+}
+
+const fn patching(name: &'static str, run: Test) -> Case {
+    Case {
+        name,
+        run,
+        set: Set::Patching,
         attempts: 1,
     }
 }
 
 impl Case {
+    /// Whether it belongs to what is to be run.
+    fn is_in(&self, set: Set) -> bool {
+        self.set == set || (set == Set::Full && self.set == Set::Smoke)
+    }
+
     const fn timed(mut self) -> Case {
         self.attempts = 3;
         self
@@ -132,12 +149,20 @@ fn cases() -> Vec<Case> {
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
         full("ref_queue_freeze", refs::queue_freeze),
-        full("ref_missed_hits_are_counted", refs::missed_hits_are_counted),
+        patching("ref_missed_hits_are_counted", refs::missed_hits_are_counted),
+        full("ref_held_after_confirm", refs::held_after_confirm).timed(),
+        full("ref_leaked", refs::leaked),
+        full("ref_killed_twice", refs::killed_twice),
+        full("ref_switched_and_reinitialised", refs::switched_and_reinitialised),
+        full("hang_exit_aio_tool_before", hangs::exit_aio_before),
+        full("hang_exit_aio_tool_after", hangs::exit_aio_after),
+        full("hang_queue_freeze_tool_before", hangs::queue_freeze_before),
+        full("hang_queue_freeze_tool_after", hangs::queue_freeze_after),
         full("uio_reloaded_three_times", reload::three_times),
         full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
         full("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),
-        smoke("attached_and_detached_under_load", conduct::attach_and_detach),
+        patching("attached_and_detached_under_load", conduct::attach_and_detach),
         smoke("kill_leaves_nothing", conduct::kill_leaves_nothing),
         smoke("unprivileged_is_refused", conduct::unprivileged_is_refused),
     ]
@@ -157,7 +182,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut failed = false;
     let mut count = 0;
     for case in cases() {
-        if (options.set == Set::Smoke && !case.smoke) || !wanted(case.name) {
+        if !case.is_in(options.set) || !wanted(case.name) {
             continue;
         }
         count += 1;

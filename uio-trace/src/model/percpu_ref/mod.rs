@@ -3,17 +3,24 @@
 //! A kill opens an entry under the ref's address. The switch to atomic mode ends its grace period, the release its
 //! drain (lib/percpu-refcount.c: `percpu_ref_kill_and_confirm`, `percpu_ref_switch_to_atomic_rcu`). The kernel reuses
 //! the memory, so an address killed anew is another ref.
+//!
+//! Not every end is seen: a release function is traced from its owner's first kill on, and events get lost. So the number
+//! of references at the switch says whether it ended there, and the memory of a ref that is dying for long is looked at
+//! ([`look`]).
+
+mod look;
+mod rows;
 
 use super::histogram::Recorder;
 use super::limits::{MAX_OPEN_REFS, MAX_REF_OWNERS, MAX_SYMBOLS, UNCERTAIN_LIFETIME_NS};
-use super::owners;
-use super::snapshot::{InProgress, RefOwner};
 use crate::event::{KernelPtr, MonotonicNs, Task};
 use crate::fast_map::PtrMap;
 use std::collections::{HashMap, HashSet};
 
 /// Where the end of a grace period is seen.
 pub const SWITCH_HOOK: &str = "percpu_ref_switch_to_atomic_rcu";
+/// Name of the program that looks at a ref's memory when asked, among the probes.
+pub const LOOK_HOOK: &str = "look at a percpu_ref";
 
 /// Counts of an owner over a stretch of time.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +30,9 @@ struct Figures {
     already_dead: u64,
     switches: u64,
     released: u64,
+    early: u64,
+    unseen_ends: u64,
+    revived: u64,
     grace_period: Recorder,
     drain: Recorder,
 }
@@ -50,14 +60,25 @@ impl Owner {
             }
         }
     }
+
+    /// Counts an end in both stretches of time.
+    fn count(&mut self, count: impl Fn(&mut Figures)) {
+        count(&mut self.total);
+        count(&mut self.interval);
+    }
 }
 
 /// A killed ref whose end was not seen.
 #[derive(Debug, Clone)]
 struct OpenRef {
     owner: usize,
+    release: KernelPtr,
     killed_ns: MonotonicNs,
     switched: bool,
+    /// References left, as last heard; `None`: not known, or in its grace period.
+    references: Option<u64>,
+    /// A look found none left: the next one that does ends it.
+    seen_empty: bool,
     by: Task,
     uncertain_since: Option<MonotonicNs>,
 }
@@ -80,6 +101,8 @@ pub struct Refs {
     any_uncertain: bool,
     /// No probe sees the end of a grace period on this kernel.
     switches_untraced: bool,
+    /// The memory of a ref can be looked at.
+    looks: bool,
 }
 
 /// A kill, as its event says it.
@@ -95,8 +118,23 @@ pub struct Kill {
     pub already_atomic: bool,
     /// Was dead.
     pub already_dead: bool,
+    /// References left, when it was in atomic mode.
+    pub references: Option<u64>,
     /// It belongs to a known AIO context, whose releases are always traced.
     pub aio: bool,
+}
+
+/// A release, as its event says it.
+#[derive(Debug, Clone, Copy)]
+pub struct Release {
+    /// When.
+    pub ts_ns: MonotonicNs,
+    /// The ref.
+    pub reference: KernelPtr,
+    /// Its release function; `None` where only the AIO context is known.
+    pub release: Option<KernelPtr>,
+    /// The switch to atomic mode had not finished: a kernel bug.
+    pub early: bool,
 }
 
 impl Refs {
@@ -120,7 +158,7 @@ impl Refs {
         {
             self.by_symbol.remove(&owner.release);
             owner.release.clone_from(&symbol);
-            owner.traced |= self.traced.contains(bare(&symbol));
+            owner.traced |= self.traced.contains(&symbol);
             self.by_symbol.insert(symbol, index);
             self.by_release.insert(addr, index);
         }
@@ -129,9 +167,10 @@ impl Refs {
     /// Hooks that are attached: those that are release functions make their owners' ends known.
     pub fn traced_hooks(&mut self, hooks: HashSet<String>) {
         for owner in &mut self.owners {
-            owner.traced |= hooks.contains(bare(&owner.release));
+            owner.traced |= hooks.contains(&owner.release);
         }
         self.switches_untraced = !hooks.contains(SWITCH_HOOK);
+        self.looks = hooks.contains(LOOK_HOOK);
         self.traced = hooks;
     }
 
@@ -148,7 +187,7 @@ impl Refs {
             Some(index) => *index,
             None if self.owners.len() >= MAX_REF_OWNERS => return None,
             None => {
-                let traced = self.traced.contains(bare(&symbol));
+                let traced = self.traced.contains(&symbol);
                 self.owners.push(Owner {
                     release: symbol.clone(),
                     traced,
@@ -181,10 +220,24 @@ impl Refs {
             // The first kill's entry stays: that ref is still on its way.
             return;
         }
+        if kill.references == Some(0) && !owner.traced {
+            // The kill drops the last reference: it is released before the kill returns.
+            owner.count(|f| {
+                f.released += 1;
+                f.drain.record(0);
+            });
+            self.unseen_end(kill.reference);
+            return;
+        }
+        let followed = owner.traced
+            || (self.looks && kill.references.is_some())
+            || !(kill.already_atomic || self.switches_untraced);
+        if !followed {
+            owner.count(|f| f.unseen_ends += 1);
+        }
         // An open entry under this address lost its end, or its memory is another ref's now.
-        self.open.remove(&kill.reference);
-        let end_is_seen = owner.traced || !(kill.already_atomic || self.switches_untraced);
-        if !end_is_seen {
+        self.unseen_end(kill.reference);
+        if !followed {
             return;
         }
         if self.open.len() >= MAX_OPEN_REFS {
@@ -193,16 +246,34 @@ impl Refs {
         }
         let open = OpenRef {
             owner: index,
+            release: kill.release,
             killed_ns: kill.ts_ns,
             switched: kill.already_atomic,
+            references: kill.references,
+            seen_empty: false,
             by,
             uncertain_since: None,
         };
         self.open.insert(kill.reference, open);
     }
 
-    /// A switch to atomic mode finished its grace period.
-    pub fn switched(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, release: KernelPtr) {
+    /// Ends the entry under this address, whose end was not seen.
+    fn unseen_end(&mut self, reference: KernelPtr) {
+        if let Some(open) = self.open.remove(&reference)
+            && let Some(owner) = self.owners.get_mut(open.owner)
+        {
+            owner.count(|f| f.unseen_ends += 1);
+        }
+    }
+
+    /// A switch to atomic mode finished its grace period. `references`: left, if known.
+    pub fn switched(
+        &mut self,
+        ts_ns: MonotonicNs,
+        reference: KernelPtr,
+        release: KernelPtr,
+        references: Option<u64>,
+    ) {
         let Some(open) = self.open.get_mut(&reference) else {
             match self.owner(release).and_then(|index| self.owners.get_mut(index)) {
                 Some(owner) => owner.switched(None),
@@ -211,23 +282,35 @@ impl Refs {
             return;
         };
         // A second switch without another kill (switch_to_atomic of a living ref came before) is no sample.
-        let sample = (!open.switched).then(|| ts_ns.saturating_sub(open.killed_ns));
+        let age = ts_ns.saturating_sub(open.killed_ns);
+        let sample = (!open.switched).then_some(age);
         open.switched = true;
+        open.references = references;
         // It was alive after the loss: its end is still to come.
         open.uncertain_since = None;
         let Some(owner) = self.owners.get_mut(open.owner) else {
             return;
         };
         owner.switched(sample);
-        if !owner.traced {
-            self.open.remove(&reference);
+        if owner.traced {
+            return;
         }
+        match references {
+            // The switch drops the last reference: it is released at once.
+            Some(0) => owner.count(|f| {
+                f.released += 1;
+                f.drain.record(age);
+            }),
+            Some(_) if self.looks => return,
+            _ => owner.count(|f| f.unseen_ends += 1),
+        }
+        self.open.remove(&reference);
     }
 
-    /// The last reference is gone. `release`: `None` where only the AIO context is known.
-    pub fn released(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, release: Option<KernelPtr>) {
-        let open = self.open.remove(&reference);
-        let index = match (&open, release) {
+    /// The last reference is gone.
+    pub fn released(&mut self, release: Release) {
+        let open = self.open.remove(&release.reference);
+        let index = match (&open, release.release) {
             (Some(open), _) => Some(open.owner),
             (None, Some(release)) => self.owner(release),
             (None, None) => None,
@@ -235,13 +318,16 @@ impl Refs {
         let Some(owner) = index.and_then(|i| self.owners.get_mut(i)) else {
             return;
         };
+        // Of a function that is traced since a moment ago the end may have been told from the references at the switch.
+        let counted = open.is_some() || owner.traced;
         owner.traced = true;
-        for figures in [&mut owner.total, &mut owner.interval] {
-            figures.released += 1;
+        owner.count(|f| {
+            f.released += u64::from(counted);
+            f.early += u64::from(release.early);
             if let Some(open) = &open {
-                figures.drain.record(ts_ns.saturating_sub(open.killed_ns));
+                f.drain.record(release.ts_ns.saturating_sub(open.killed_ns));
             }
-        }
+        });
     }
 
     /// The ref is known to be gone, its release was not seen.
@@ -276,7 +362,11 @@ impl Refs {
             let f = &mut owner.interval;
             f.grace_period.clear();
             f.drain.clear();
-            (f.kills, f.already_atomic, f.already_dead, f.switches, f.released) = (0, 0, 0, 0, 0);
+            *f = Figures {
+                grace_period: std::mem::take(&mut f.grace_period),
+                drain: std::mem::take(&mut f.drain),
+                ..Figures::default()
+            };
         }
     }
 
@@ -291,66 +381,6 @@ impl Refs {
             .iter()
             .map(|o| (o.release.as_str(), o.total.kills, o.total.switches))
     }
-
-    /// Records `ref_owner`.
-    pub fn snapshot(&self, interval: bool, now_ns: MonotonicNs) -> Vec<RefOwner> {
-        let mut dying: Vec<(u64, Option<MonotonicNs>)> = vec![(0, None); self.owners.len()];
-        for open in self.open.values() {
-            if let Some((n, oldest)) = dying.get_mut(open.owner) {
-                *n += 1;
-                *oldest = Some(oldest.map_or(open.killed_ns, |o| o.min(open.killed_ns)));
-            }
-        }
-        let mut rows: Vec<RefOwner> = self
-            .owners
-            .iter()
-            .zip(dying)
-            .map(|(owner, (dying, oldest))| row(owner, interval, dying, oldest, now_ns))
-            .filter(|r| r.kills + r.switches + r.dying + r.released.unwrap_or(0) > 0)
-            .collect();
-        rows.sort_by(|a, b| (b.kills, &a.release).cmp(&(a.kills, &b.release)));
-        rows
-    }
-
-    /// Records `in_progress`: dying refs, without those `of_drain` accounts for.
-    pub fn in_progress(&self, now_ns: MonotonicNs, of_drain: impl Fn(KernelPtr) -> bool) -> Vec<InProgress> {
-        let open = self.open.iter().filter(|(reference, _)| !of_drain(**reference));
-        open.filter_map(|(_, o)| {
-            let owner = self.owners.get(o.owner)?;
-            Some(InProgress {
-                subject: "percpu_ref".to_string(),
-                owner: owner_name(&owner.release).0,
-                tgid: o.by.tgid,
-                tid: o.by.tid,
-                comm: o.by.comm.clone(),
-                phase: if o.switched { "references" } else { "grace period" }.to_string(),
-                age_ns: Some(now_ns.saturating_sub(o.killed_ns)),
-                detail: owner.release.clone(),
-                uncertain: o.uncertain_since.is_some(),
-            })
-        })
-        .collect()
-    }
-}
-
-fn row(owner: &Owner, interval: bool, dying: u64, oldest: Option<u64>, now_ns: u64) -> RefOwner {
-    let f = if interval { &owner.interval } else { &owner.total };
-    let (name, own) = owner_name(&owner.release);
-    RefOwner {
-        owner: name,
-        release: owner.release.clone(),
-        kills: f.kills,
-        kills_already_atomic: f.already_atomic,
-        kills_already_dead: f.already_dead,
-        switches: f.switches,
-        released: owner.traced.then_some(f.released),
-        grace_period_ns: f.grace_period.histogram(),
-        drain_ns: f.drain.histogram(),
-        dying,
-        oldest_dying_ns: oldest.map(|ns| now_ns.saturating_sub(ns)),
-        last_killer: owner.killer.map(|tgid| format!("{} ({tgid})", owner.killer_comm)),
-        own,
-    }
 }
 
 /// Symbol without its module.
@@ -361,11 +391,4 @@ fn bare(symbol: &str) -> &str {
 /// Stands for a release function whose name never came.
 fn unnamed(addr: KernelPtr) -> String {
     format!("{:#x}", addr.0)
-}
-
-fn owner_name(release: &str) -> (String, bool) {
-    match owners::lookup(bare(release)) {
-        Some(known) => (known.owner.to_string(), known.own),
-        None => (release.to_string(), false),
-    }
 }

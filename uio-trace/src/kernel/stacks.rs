@@ -1,0 +1,154 @@
+//! Kernel stacks of tasks, from /proc/PID/task/TID/stack.
+
+use super::Root;
+use crate::event::{Task, TaskStack};
+use std::io::ErrorKind;
+
+/// Most tasks looked at in one scan: a read takes some tens of microseconds.
+pub const MAX_TASKS: usize = 65_536;
+
+/// Functions of a task's kernel stack from the innermost outwards; empty where it runs, is gone, or may not be read.
+pub fn read(root: &Root, tgid: u32, tid: u32) -> Vec<String> {
+    root.text(format!("proc/{tgid}/task/{tid}/stack"))
+        .map(|text| parse(&text))
+        .unwrap_or_default()
+}
+
+/// `[<0>] exit_aio+0x10b/0x160 [module]` a line; lines without a symbol are left out.
+fn parse(text: &str) -> Vec<String> {
+    text.lines()
+        .filter_map(|line| {
+            let function = line.split_once("] ")?.1.split(['+', ' ']).next()?;
+            (!function.is_empty() && !function.starts_with("0x")).then(|| function.to_owned())
+        })
+        .collect()
+}
+
+/// All tasks whose stack is wanted, up to [`MAX_TASKS`] looked at.
+pub fn all(root: &Root, wanted: impl Fn(&[String]) -> bool) -> Vec<TaskStack> {
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    for tgid in numbers(root, "proc") {
+        for tid in numbers(root, &format!("proc/{tgid}/task")) {
+            looked_at += 1;
+            if looked_at > MAX_TASKS {
+                return found;
+            }
+            let frames = read(root, tgid, tid);
+            if wanted(&frames) {
+                let comm = root
+                    .text(format!("proc/{tgid}/task/{tid}/comm"))
+                    .unwrap_or_default();
+                found.push(TaskStack {
+                    task: Task { tgid, tid, comm },
+                    frames,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Entries of a folder that are numbers, ascending.
+fn numbers(root: &Root, folder: &str) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(root.join(folder)) else {
+        return Vec::new();
+    };
+    let mut numbers: Vec<u32> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Whether stacks of others can be read.
+///
+/// # Errors
+/// What is in the way, and how to allow it.
+pub fn readable(root: &Root) -> Result<(), String> {
+    let error = match root.text("proc/1/stack") {
+        Ok(_) => return Ok(()),
+        Err(error) => error,
+    };
+    Err(match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "/proc/1/stack: permission denied; CAP_SYS_ADMIN (root) is needed".to_owned()
+        }
+        ErrorKind::NotFound if !root.join("proc/1").exists() => {
+            "processes of others are hidden (/proc is mounted with hidepid); be root or in the group of its gid= option"
+                .to_owned()
+        }
+        ErrorKind::NotFound => "this kernel shows no stacks (CONFIG_STACKTRACE is off)".to_owned(),
+        _ => format!("/proc/1/stack: {error}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A folder that is removed at the end.
+    struct Fixture(std::path::PathBuf);
+
+    impl Fixture {
+        fn new(name: &str, files: &[(&str, &str)]) -> Fixture {
+            let folder = std::env::temp_dir().join(format!("uio-trace-stacks-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = folder.join(path);
+                std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            Fixture(folder)
+        }
+        fn root(&self) -> Root {
+            Root::at(&self.0)
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const HANGING: &str = "[<0>] exit_aio+0x10b/0x160\n[<0>] mmput+0x4d/0x130\n[<0>] tcm_fn+0x1/0x2 [tcm]\n\
+                           [<0>] 0xffffffffc0a1\n";
+
+    #[test]
+    fn functions_are_read_without_offsets_and_modules() {
+        assert_eq!(parse(HANGING), ["exit_aio", "mmput", "tcm_fn"]);
+        assert_eq!(parse("[<ffffffff81234567>] do_wait+0x1/0x2\n"), ["do_wait"]);
+        assert_eq!(parse(""), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn every_thread_is_looked_at_and_the_wanted_ones_are_named() {
+        let fixture = Fixture::new(
+            "all",
+            &[
+                ("proc/1/stack", ""),
+                ("proc/7/task/7/stack", "[<0>] do_nanosleep+0x1/0x2\n"),
+                ("proc/7/task/9/stack", HANGING),
+                ("proc/7/task/9/comm", "worker\n"),
+                ("proc/self/task/1/stack", HANGING),
+            ],
+        );
+        let found = all(&fixture.root(), |frames| frames.iter().any(|f| f == "exit_aio"));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].task.tgid, found[0].task.tid, found[0].task.comm.as_str()),
+            (7, 9, "worker")
+        );
+        assert_eq!(readable(&fixture.root()), Ok(()));
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_said() {
+        let hidden = Fixture::new("hidepid", &[("proc/2/stack", "")]);
+        assert!(readable(&hidden.root()).unwrap_err().contains("hidepid"));
+        let none = Fixture::new("none", &[("proc/1/comm", "init")]);
+        assert!(readable(&none.root()).unwrap_err().contains("CONFIG_STACKTRACE"));
+    }
+}

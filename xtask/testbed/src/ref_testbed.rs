@@ -1,0 +1,54 @@
+//! The refs of the testbed's module (xtask/testbed/module/ref_testbed.c).
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+
+use crate::kernel_modules;
+
+const FOLDER: &str = "/sys/devices/ref_testbed";
+
+/// Their owner's release symbol.
+pub const RELEASE: &str = "ref_testbed_release";
+
+/// The module, loaded for as long as this lives.
+pub struct RefTestbed(());
+
+impl RefTestbed {
+    /// Loads it.
+    pub fn load() -> Result<RefTestbed> {
+        kernel_modules::load("ref_testbed")?;
+        Ok(RefTestbed(()))
+    }
+
+    /// One command.
+    pub fn command(&self, command: &str) -> Result<()> {
+        std::fs::write(format!("{FOLDER}/command"), command)
+            .with_context(|| format!("ref_testbed refuses: {command}"))
+    }
+
+    /// A moment or number of a slot, by name.
+    pub fn state(&self, slot: u32, name: &str) -> Result<u64> {
+        let text =
+            std::fs::read_to_string(format!("{FOLDER}/state")).context("cannot read ref_testbed's state")?;
+        let slot = slot.to_string();
+        let fields: HashMap<&str, &str> = text
+            .lines()
+            .find(|line| line.split(' ').next() == Some(&slot))
+            .with_context(|| format!("ref_testbed has no slot {slot}: {text}"))?
+            .split(' ')
+            .filter_map(|field| field.split_once('='))
+            .collect();
+        fields
+            .get(name)
+            .and_then(|value| value.parse().ok())
+            .with_context(|| format!("no {name} in {text}"))
+    }
+}
+
+impl Drop for RefTestbed {
+    fn drop(&mut self) {
+        // A failure shows in the next load.
+        let _ = kernel_modules::unload("ref_testbed");
+    }
+}
