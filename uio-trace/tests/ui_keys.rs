@@ -428,3 +428,13 @@ fn movement_in_help_and_details_stays_within_them() {
     }
     assert_eq!(app.state().view().detail.as_ref().unwrap().cursor, 0);
 }
+
+#[test]
+fn escape_and_a_key_that_come_as_one_are_two() {
+    let mut app = app();
+    press(&mut app, "?");
+    assert!(app.state().help.is_some());
+    app.on_input(Event::Key(KeyEvent::new(KeyCode::Char('4'), KeyModifiers::ALT)));
+    assert!(app.state().help.is_none());
+    assert_eq!(app.state().screen, Screen::Aio);
+}

@@ -16,7 +16,7 @@ use super::update::{self, Effect};
 use super::view;
 use crate::model::snapshot::{Meta, Snapshot};
 use ratatui::Frame;
-use ratatui::crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
+use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
 use std::time::{Duration, Instant};
 
 /// Least time between two frames: ten a second are enough for eyes, and the tool runs beside what it watches.
@@ -44,6 +44,12 @@ impl App {
     /// Takes terminal input. The effects are the caller's to carry out.
     pub fn on_input(&mut self, event: Event) -> Vec<Effect> {
         let action = match event {
+            // What terminals send for Alt is Esc and the key, and for Esc and a key hit soon after it the same.
+            Event::Key(key) if key.kind != KeyEventKind::Release && key.modifiers == KeyModifiers::ALT => {
+                let mut effects = self.on_input(Event::Key(KeyCode::Esc.into()));
+                effects.extend(self.on_input(Event::Key(key.code.into())));
+                return effects;
+            }
             Event::Key(key) if key.kind != KeyEventKind::Release => keymap::lookup(&self.state, &key),
             Event::Resize(columns, rows) => Some(Action::Resize(columns, rows)),
             Event::Mouse(mouse) => match mouse.kind {
