@@ -1,5 +1,6 @@
 //! Running uio-trace in a guest and reading its records.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -12,9 +13,29 @@ use serde_json::Value;
 /// The tool's place in a guest.
 pub const PROGRAM: &str = "/bin/uio-trace";
 /// Attaching translates and verifies every program; under emulation that takes a while.
-const ATTACH_LIMIT: Duration = Duration::from_secs(90);
+const ATTACH_LIMIT: Duration = Duration::from_secs(240);
 /// After a signal: the results, then detaching.
 const END_LIMIT: Duration = Duration::from_secs(60);
+
+/// The kernel counts the time that BPF programs run while this is there.
+pub struct ProgramTimes(());
+
+impl ProgramTimes {
+    const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+    /// Switches it on.
+    pub fn count() -> Result<ProgramTimes> {
+        std::fs::write(Self::SWITCH, "1").with_context(|| format!("cannot write {}", Self::SWITCH))?;
+        Ok(ProgramTimes(()))
+    }
+}
+
+impl Drop for ProgramTimes {
+    fn drop(&mut self) {
+        // The guest ends soon, and counting on harms no later test.
+        let _ = std::fs::write(Self::SWITCH, "0");
+    }
+}
 
 /// A running `uio-trace hist --json`.
 pub struct Tool {
@@ -78,6 +99,29 @@ impl Tool {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Time its BPF programs have run so far, ns, by the kernel's own count ([`ProgramTimes`] must be there).
+    pub fn programs_ns(&self) -> Result<u64> {
+        let folder = format!("/proc/{}/fdinfo", self.pid());
+        let mut times = BTreeMap::new();
+        for entry in std::fs::read_dir(&folder).with_context(|| folder.clone())? {
+            // A descriptor may be closed meanwhile.
+            let Ok(text) = std::fs::read_to_string(entry?.path()) else {
+                continue;
+            };
+            let field = |name: &str| -> Option<u64> {
+                let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+                line.trim().parse().ok()
+            };
+            if let (Some(id), Some(time)) = (field("prog_id:"), field("run_time_ns:")) {
+                times.insert(id, time);
+            }
+        }
+        if times.is_empty() {
+            bail!("{folder} has no BPF program");
+        }
+        Ok(times.values().sum())
     }
 
     /// Reads records until one satisfies the condition.

@@ -9,7 +9,7 @@ use super::{Guest, near, number, same, shortened, workload};
 use crate::clock::percentile;
 use crate::device::{TCMU_NAME, Testbed, make_tcmu, minor_of};
 use crate::kernel_modules;
-use crate::tool::{Records, Tool};
+use crate::tool::{ProgramTimes, Records, Tool};
 
 /// The share by which a mean or a total may differ from the independent measure.
 const TOLERANCE: f64 = 0.05;
@@ -143,16 +143,20 @@ struct Run {
     held_ns: f64,
     /// From the writers' stamps to irqcontrol, summed.
     arrival_ns: f64,
+    /// Time the tool's programs ran meanwhile, by the kernel's count.
+    programs_ns: f64,
     hold_p99: (u64, u64),
 }
 
-fn run_writers(device: &Testbed, threads: usize, seconds: f64) -> Result<Run> {
+fn run_writers(tool: &Tool, device: &Testbed, threads: usize, seconds: f64) -> Result<Run> {
     device.reset()?;
     let line = format!(
         "uio-write --device {} --threads {threads} --seconds {seconds} --fifo",
         device.node()
     );
+    let programs_ns = tool.programs_ns()?;
     let load = workload(&line)?;
+    let programs_ns = tool.programs_ns()? - programs_ns;
     let truth = device.truth()?;
     let own = |name: &str| number(&load, &format!("/devices/0/{name}"));
     let writes = own("writes")?;
@@ -164,6 +168,7 @@ fn run_writers(device: &Testbed, threads: usize, seconds: f64) -> Result<Run> {
         latency_p99: (own("latency_ns/p98_5")?, own("latency_ns/p99_5")?),
         held_ns: truth.held_ns as f64,
         arrival_ns: truth.arrival_ns as f64,
+        programs_ns: programs_ns as f64,
         hold_p99: (percentile(&samples, 0.985), percentile(&samples, 0.995)),
     })
 }
@@ -172,7 +177,8 @@ fn run_writers(device: &Testbed, threads: usize, seconds: f64) -> Result<Run> {
 ///
 /// Truth of the hold: the module's own clock around irqcontrol. Truth of the wait: each write carries its writer's
 /// clock, and irqcontrol, which is called with the lock held, tells how long ago that was; less what the way to
-/// irqcontrol takes when nobody waits, known from a single writer on another device under the same tool.
+/// irqcontrol takes when nobody waits, known from a single writer on another device under the same tool, and less what
+/// the tool's programs run longer for a write that waits.
 pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
     let (device, other) = (Testbed::find(0)?, Testbed::find(1)?);
     for device in [&device, &other] {
@@ -181,14 +187,19 @@ pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
     // A slow operation is also sent one by one, which costs its writer time after the tool's last look at the
     // clock. Here every operation would be one.
     let tool = Tool::start(&["--slow", "100s"])?;
-    let alone = run_writers(&other, 1, 0.5)?;
-    let run = run_writers(&device, threads, 2.0)?;
+    let times = ProgramTimes::count()?;
+    let alone = run_writers(&tool, &other, 1, 0.5)?;
+    let run = run_writers(&tool, &device, threads, 2.0)?;
+    drop(times);
     let records = tool.finish()?;
     for device in [&device, &other] {
         device.set_hold(0, false)?;
     }
     let truth = Truth {
-        wait: (run.arrival_ns - alone.arrival_ns / alone.writes * run.writes).max(0.0),
+        wait: (run.arrival_ns
+            - run.programs_ns
+            - (alone.arrival_ns - alone.programs_ns) / alone.writes * run.writes)
+            .max(0.0),
         around: (alone.latency_sum - alone.held_ns) / alone.writes * run.writes,
     };
     let figures = records.operation(&device.name, "write");
