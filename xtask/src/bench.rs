@@ -2,19 +2,31 @@
 //! guest's clock counts instructions, so those figures do not depend on the machine and repeat to a fraction of a per
 //! cent.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::paths;
 use crate::process::{cargo, describe, progress, run};
-use crate::vm::{self, Job, kernels};
+use crate::vm::{self, Guest, Job, kernels};
+
+/// Cases of the kernel's history, measured anew.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Case {
+    /// AIO contexts drained one after another and together: "serial percpu_ref draining in exit_aio()".
+    #[value(name = "aio-2015")]
+    Aio2015,
+}
 
 /// Arguments of `cargo xtask bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
+    /// A case instead of the costs.
+    #[arg(value_enum, conflicts_with_all = ["guest", "host"])]
+    case: Option<Case>,
     /// Only what the traced kernel pays, in a guest.
     #[arg(long)]
     guest: bool,
@@ -29,6 +41,9 @@ pub struct BenchArgs {
 /// The verb.
 pub fn main(arguments: &BenchArgs) -> Result<()> {
     let top = paths::workspace()?;
+    if let Some(Case::Aio2015) = arguments.case {
+        return aio_2015(&top, &arguments.kernel);
+    }
     if !arguments.guest {
         let mut model = cargo(&top);
         model.args([
@@ -46,42 +61,86 @@ pub fn main(arguments: &BenchArgs) -> Result<()> {
     if arguments.host {
         return Ok(());
     }
-    let programs = vm::build_programs(&top)?;
-    let kernel = kernels::provide(&paths::cache()?, kernels::find(&arguments.kernel)?)?;
+    instructions(&top, &arguments.kernel)
+}
+
+/// Boots a guest that runs this command of the testbed; its figures.
+fn measure(top: &Path, kernel: &str, command: &str, prepare: impl FnOnce(&mut Guest)) -> Result<Vec<Value>> {
+    let programs = vm::build_programs(top)?;
+    let kernel = kernels::provide(&paths::cache()?, kernels::find(kernel)?)?;
     let job = Job {
-        command: vec!["testbed".into(), "bench".into()],
+        command: vec!["testbed".into(), command.into()],
         modules: vm::default_modules(),
         ..Job::default()
     };
-    let mut guest = vm::prepare(&kernel, &programs, &job, "bench")?;
-    guest.icount = true;
-    guest.kvm = false;
+    let mut guest = vm::prepare(&kernel, &programs, &job, command)?;
     guest.limit = Duration::from_secs(900);
     guest.silence = Duration::from_secs(600);
+    prepare(&mut guest);
+    progress(format!("booting {}", kernel.release));
     let outcome = guest.watch(&mut |_| {})?;
-    println!("instructions, {} on one processor", kernel.release);
+    if let Some(problem) = outcome.problem() {
+        bail!("{problem} (console: {})", guest.console_file().display());
+    }
+    if outcome.status() != Some(0) {
+        bail!("the measurement failed: {}", outcome.console_tail.join("\n"));
+    }
+    let rows = outcome.data().map(|line| Ok(serde_json::from_str(line)?));
+    rows.collect()
+}
+
+fn number(row: &Value, name: &str) -> f64 {
+    row[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// What tracing adds, in instructions.
+fn instructions(top: &Path, kernel: &str) -> Result<()> {
+    let rows = measure(top, kernel, "bench", |guest| {
+        guest.icount = true;
+        guest.kvm = false;
+    })?;
+    println!("instructions, {kernel} on one processor");
     println!(
         "{:<36} {:>10} {:>10} {:>10}  (least to most of the pairs)",
         "", "without", "with", "added"
     );
-    for line in outcome.data() {
-        let row: Value = serde_json::from_str(line)?;
-        let number = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
+    for row in rows {
         let what = row["what"].as_str().unwrap_or_default();
         println!(
             "{what:<36} {:>10.0} {:>10.0} {:>10.0}  ({:.0} to {:.0})",
-            number("without"),
-            number("with"),
-            number("added"),
-            number("least"),
-            number("most")
+            number(&row, "without"),
+            number(&row, "with"),
+            number(&row, "added"),
+            number(&row, "least"),
+            number(&row, "most")
         );
     }
-    if let Some(problem) = outcome.problem() {
-        bail!("{problem} (console: {})", guest.console_file().display());
+    Ok(())
+}
+
+/// AIO contexts destroyed one after another and together.
+fn aio_2015(top: &Path, kernel: &str) -> Result<()> {
+    let rows = measure(top, kernel, "bench-aio", |_| {})?;
+    println!("idle AIO contexts of a process, {kernel}, ms, medians");
+    println!(
+        "{:>8} {:>12} {:>12} {:>12} {:>12} {:>10}",
+        "", "one by one", "own clock", "projected", "together", "projected"
+    );
+    println!(
+        "{:>8} {:>12} {:>12} {:>12} {:>12} {:>10}",
+        "contexts", "(io_destroy)", "of the load", "together", "(exit)", "is off by"
+    );
+    for row in rows {
+        let ms = |name: &str| number(&row, name) / 1e6;
+        println!(
+            "{:>8} {:>12.1} {:>12.1} {:>12.1} {:>12.1} {:>8.0} %",
+            number(&row, "contexts"),
+            ms("serial_ns"),
+            ms("serial_clock_ns"),
+            ms("projected_ns"),
+            ms("parallel_ns"),
+            (ms("projected_ns") / ms("parallel_ns") - 1.0) * 100.0
+        );
     }
-    match outcome.status() {
-        Some(0) => Ok(()),
-        _ => bail!("the measurement failed: {}", outcome.console_tail.join("\n")),
-    }
+    Ok(())
 }

@@ -22,7 +22,7 @@ use crate::process::progress;
 pub use initramfs::{Job, Programs};
 pub use kernels::Kernel;
 pub use programs::{build as build_programs, build_static};
-use qemu::Guest;
+pub use qemu::Guest;
 
 /// Arguments of `cargo xtask vm`.
 #[derive(Debug, Args)]

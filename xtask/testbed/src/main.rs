@@ -3,6 +3,7 @@
 
 mod aio;
 mod bench;
+mod bench_aio;
 mod clock;
 mod demo;
 mod device;
@@ -69,6 +70,8 @@ enum Role {
     GuestTests(tests::Options),
     /// What tracing costs, in instructions of a guest whose clock counts them.
     Bench(bench::Options),
+    /// AIO contexts destroyed one by one, and together.
+    BenchAio(bench_aio::Options),
 }
 
 fn main() -> ExitCode {
@@ -112,6 +115,7 @@ fn run(role: Role) -> Result<ExitCode> {
         Role::Demo => demo::run()?,
         Role::GuestTests(options) => return tests::run(&options),
         Role::Bench(options) => bench::run(&options)?,
+        Role::BenchAio(options) => bench_aio::run(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -121,7 +121,7 @@ pub fn by_destroy(guest: &Guest, contexts: u64) -> Result<String> {
         .iter()
         .map(|context| number(context, "/start_offset_ns"))
         .collect::<Result<Vec<u64>>>()?;
-    let mut longest = 0;
+    let (mut longest, mut late) = (0, Vec::new());
     for (index, (context, time)) in detail.iter().zip(times).enumerate() {
         let total = number(context, "/total_ns")?;
         longest = longest.max(total);
@@ -130,13 +130,15 @@ pub fn by_destroy(guest: &Guest, contexts: u64) -> Result<String> {
         if total > time {
             bail!("a context took {total} ns, its io_destroy only {time}");
         }
-        near(
+        if let Err(error) = near(
             "a context's time",
             total as f64,
             time as f64,
             tolerance(guest),
-            2.0 * FLOOR_NS,
-        )?;
+            FLOOR_NS,
+        ) {
+            late.push(error);
+        }
         // From one kill to the next is one call, wake included.
         if let Some(next) = begins.get(index + 1) {
             let call = next.saturating_sub(begins[index]);
@@ -148,6 +150,10 @@ pub fn by_destroy(guest: &Guest, contexts: u64) -> Result<String> {
                 FLOOR_NS,
             )?;
         }
+    }
+    // Of sixteen callers one may have waited for a processor after its context was gone.
+    if late.len() > detail.len().div_ceil(16) {
+        bail!("{} of {} contexts: {:#}", late.len(), detail.len(), late[0]);
     }
     same(
         "projected parallel time",
