@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,7 +21,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use uio_trace::event::{Event, EventKind, UioDeviceInfo, UioPresence};
 use uio_trace::model::snapshot::Meta;
-use uio_trace::recording::Writer;
+use uio_trace::model::{Config, Model, Scope};
+use uio_trace::recording::{self, Record, Writer};
 
 /// An end must come within this.
 const QUIT: Duration = Duration::from_secs(5);
@@ -360,15 +361,7 @@ fn a_terminal_that_goes_away_ends_it() {
 
 #[test]
 fn w_writes_what_is_shown() {
-    let folder = std::env::temp_dir().join(format!("uio-trace-pty-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    let terminal = Terminal::open(SIZE);
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-        .env(MODE, "")
-        .env("TERM", "xterm")
-        .current_dir(&folder);
+    let (terminal, folder, mut command) = in_a_folder("snapshot");
     let mut child = terminal.spawn(&mut command);
     terminal.press("2");
     terminal.shows("made-up ");
@@ -389,6 +382,82 @@ fn w_writes_what_is_shown() {
         .collect();
     assert_eq!(types.first().map(String::as_str), Some("meta"));
     assert!(types.iter().any(|t| t == "uio_device"), "{types:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A terminal, and the screens to be started in a folder of their own.
+fn in_a_folder(name: &str) -> (Terminal, PathBuf, Command) {
+    let folder = std::env::temp_dir().join(format!("uio-trace-pty-{name}-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(MODE, "")
+        .env("TERM", "xterm")
+        .current_dir(&folder);
+    (Terminal::open(SIZE), folder, command)
+}
+
+/// Writes counted in the recordings of a folder, by the order of their names.
+fn recorded_writes(folder: &Path) -> Vec<u64> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|f| f.unwrap().path())
+        .collect();
+    files.sort();
+    let writes = |path: &PathBuf| {
+        let records: Vec<Record> = recording::read(path).unwrap().map(Result::unwrap).collect();
+        let Some(Record::Meta(meta)) = records.first() else {
+            panic!("no meta record")
+        };
+        let mut model = Model::new(Config {
+            start_ns: Some(meta.started_ns),
+        });
+        for record in &records {
+            if let Record::Event(event) = record {
+                model.apply(event.clone());
+            }
+        }
+        assert!(matches!(records.last(), Some(Record::End)), "not ended");
+        let devices = model.snapshot(Scope::SinceStart).uio_devices;
+        assert_eq!(devices[0].name.as_deref(), Some("made-up"));
+        devices[0].ops.iter().map(|op| op.count).sum()
+    };
+    files.iter().map(writes).collect()
+}
+
+#[test]
+fn a_key_records_from_here_on() {
+    let (terminal, folder, mut command) = in_a_folder("record");
+    let mut child = terminal.spawn(&mut command);
+    terminal.press("2");
+    // Not the first thousand: the file counts from where it begins.
+    terminal.wait("three seconds", |screen| {
+        let contents = screen.contents();
+        (3..100).any(|n| contents.contains(&format!(" {n}000 ")) || contents.contains(&format!(" {n}.0k ")))
+    });
+    terminal.press("r");
+    terminal.shows("recording to uio-trace-made-up-host-");
+    terminal.shows("REC ");
+    let begin = std::time::SystemTime::now();
+    terminal.wait("two seconds of recording", |_| {
+        begin
+            .elapsed()
+            .is_ok_and(|passed| passed > Duration::from_millis(2500))
+    });
+    terminal.press("r");
+    terminal.shows("recorded: uio-trace-made-up-host-");
+    terminal.wait("the end of the recording", |screen| {
+        !screen.contents().contains("REC ")
+    });
+    // A second one is ended with the screens.
+    terminal.press("r");
+    terminal.shows("REC ");
+    terminal.press("q");
+    assert_eq!(ended(&mut child).code(), Some(0));
+    let writes = recorded_writes(&folder);
+    assert_eq!(writes.len(), 2);
+    assert!((2000..=4000).contains(&writes[0]), "{writes:?}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -78,6 +78,7 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
     match action {
         Action::Quit => assert_eq!(effects, [Effect::Quit]),
         Action::Repaint => assert_eq!(effects, [Effect::Repaint]),
+        Action::Record => assert_eq!(effects, [Effect::Record]),
         Action::WriteSnapshot => {
             assert_eq!(effects, [Effect::WriteSnapshot(is.shown().unwrap().clone())]);
         }
@@ -137,7 +138,7 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
     }
     let quiet = matches!(
         action,
-        Action::Quit | Action::Repaint | Action::WriteSnapshot | Action::ToggleMouse
+        Action::Quit | Action::Repaint | Action::Record | Action::WriteSnapshot | Action::ToggleMouse
     );
     assert!(quiet || effects.is_empty(), "{action:?}: {effects:?}");
 }

@@ -229,6 +229,10 @@ fn judge(binding: &Binding, screen: Screen, before: &Buffer, after: &Buffer, eff
             "{is}"
         ),
         Action::Freeze => assert!(is.contains("FROZEN 12:34:56Z"), "{is}"),
+        Action::Record => {
+            assert_eq!(effects, [Effect::Record]);
+            assert!(is.contains("carried out"), "{is}");
+        }
         Action::WriteSnapshot => {
             assert!(matches!(effects, [Effect::WriteSnapshot(_)]));
             assert!(is.contains("carried out"), "{is}");

@@ -4,6 +4,7 @@ use super::{
     meta,
     own_cost::{self, OwnCost},
     owned_file,
+    record::LiveRecording,
     signals::{self, Stop},
     tracer::Tracer,
 };
@@ -141,10 +142,39 @@ pub async fn show(live: &mut impl Live, meta: Meta, stop: &mut Stop) -> Result<(
         .map_err(|e| AppError::Failed(format!("the terminal could not be taken over: {e}")))?;
     // Never dropped: ratatui's drop shows the cursor, which the guard does, and panics when the terminal is gone.
     let mut screen = ManuallyDrop::new(screen);
-    let ended = watch(live, meta, &mut screen, stop).await;
+    let mut seen = Seen {
+        model: Model::new(model::Config {
+            start_ns: Some(meta.started_ns),
+        }),
+        recording: live
+            .timeline()
+            .is_none()
+            .then(|| LiveRecording::new(meta.clone())),
+    };
+    let ended = watch(live, meta, &mut seen, &mut screen, stop).await;
+    let recorded = seen.recording.as_mut().and_then(LiveRecording::end);
     drop(guard);
     signals::end_at_once_from_now();
+    if let Some(told) = recorded {
+        say(told);
+    }
     ended
+}
+
+/// Who is told of an event.
+struct Seen {
+    model: Model,
+    /// `None`: what is shown is a recording.
+    recording: Option<LiveRecording>,
+}
+
+impl Seen {
+    fn take(&mut self, event: Event) {
+        if let Some(recording) = &mut self.recording {
+            recording.event(&event);
+        }
+        self.model.apply(event);
+    }
 }
 
 /// Terminal input, read by a thread of its own: reading blocks.
@@ -163,14 +193,12 @@ fn input() -> mpsc::UnboundedReceiver<input_event::Event> {
 async fn watch(
     live: &mut impl Live,
     meta: Meta,
+    seen: &mut Seen,
     screen: &mut Screen,
     stop: &mut Stop,
 ) -> Result<(), AppError> {
     let drawing = |e: io::Error| AppError::Failed(format!("drawing on the terminal failed: {e}"));
     let size = screen.size().map_err(drawing)?;
-    let mut model = Model::new(model::Config {
-        start_ns: Some(meta.started_ns),
-    });
     let mut app = ui::App::new(
         meta.clone(),
         ui::state::TerminalFacts::from_env(),
@@ -201,18 +229,30 @@ async fn watch(
                             };
                             app.set_message(message);
                         }
+                        Effect::Record => {
+                            if let Some(recording) = &mut seen.recording {
+                                app.set_message(recording.toggle());
+                                app.set_recording(recording.shown());
+                            }
+                        }
                         Effect::Control(control) => {
-                            live.control(control, &mut model)?;
+                            live.control(control, &mut seen.model)?;
                             refresh.reset_immediately();
                         }
                     }
                 }
             }
             _ = refresh.tick() => {
-                live.ask(&mut model);
-                live.catch_up(|event| model.apply(event))?;
-                live.caught_up(&model);
-                let mut snapshot = model.snapshot(Scope::SinceStart);
+                live.ask(&mut seen.model);
+                live.catch_up(|event| seen.take(event))?;
+                live.caught_up(&seen.model);
+                if let Some(recording) = &mut seen.recording {
+                    if let Some(told) = recording.tick() {
+                        app.set_message(told);
+                    }
+                    app.set_recording(recording.shown());
+                }
+                let mut snapshot = seen.model.snapshot(Scope::SinceStart);
                 live.shape(&mut snapshot);
                 app.on_snapshot(snapshot);
                 let timeline = live.timeline();
@@ -229,7 +269,7 @@ async fn watch(
                 screen.draw(|frame| app.draw(frame)).map_err(drawing)?;
                 app.drawn(Instant::now());
             }
-            stepped = live.step(|event| model.apply(event)) => stepped?,
+            stepped = live.step(|event| seen.take(event)) => stepped?,
         }
     }
 }

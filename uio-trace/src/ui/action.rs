@@ -71,6 +71,8 @@ pub enum Action {
     Freeze,
     /// Write what is shown to a file.
     WriteSnapshot,
+    /// Begin or end a recording.
+    Record,
     /// Show or leave the help.
     Help,
     /// Sort by this column; the other way round if it is sorted by already.

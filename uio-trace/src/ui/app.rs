@@ -100,6 +100,14 @@ impl App {
         }
     }
 
+    /// Tells how large the recording is that is written, in words.
+    pub fn set_recording(&mut self, size: Option<String>) {
+        if self.state.recording != size {
+            self.changed = true;
+            self.state.recording = size;
+        }
+    }
+
     /// Tells where a replay is.
     pub fn set_timeline(&mut self, timeline: Option<Timeline>) {
         if self.state.timeline != timeline {

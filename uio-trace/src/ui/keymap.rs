@@ -149,6 +149,7 @@ pub const KEYMAP: &[Binding] = &[
     binding(&[Code(KeyCode::BackTab)], Action::PreviousScreen, Place::Everywhere, "previous screen", ""),
     binding(&[Char(' ')], Action::Freeze, Place::Everywhere, "freeze the display; tracing goes on", "freeze"),
     binding(&[Char('w')], Action::WriteSnapshot, Place::Everywhere, "write what is shown as JSON", "write"),
+    binding(&[Char('r')], Action::Record, Place::Everywhere, "begin or end a recording of the trace", "record"),
     binding(&[Char('m')], Action::ToggleMouse, Place::Everywhere, "mouse on or off (off: select text)", ""),
     binding(&[Ctrl('l')], Action::Repaint, Place::Everywhere, "repaint the screen", ""),
 

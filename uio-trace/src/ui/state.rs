@@ -216,6 +216,8 @@ pub struct State {
     pub own_memory: Option<u64>,
     /// Clicks and the wheel come to the screens, not to the terminal's own selection of text.
     pub mouse: bool,
+    /// Size in words of the recording that is written; `None`: none is.
+    pub recording: Option<String>,
     /// Of a replay; `None`: a running trace.
     pub timeline: Option<Timeline>,
     /// The screen shown.
@@ -249,6 +251,7 @@ impl State {
             own_cost: None,
             own_memory: None,
             mouse: true,
+            recording: None,
             timeline: None,
             screen: Screen::Overview,
             views: Default::default(),

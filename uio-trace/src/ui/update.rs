@@ -16,6 +16,8 @@ pub enum Effect {
     Quit,
     /// Write this snapshot, the one shown, to a file, and tell where with [`super::App::set_message`].
     WriteSnapshot(Arc<Snapshot>),
+    /// Begin a recording, or end the one that is written, and tell with [`super::App::set_message`].
+    Record,
     /// Clear the terminal and draw everything.
     Repaint,
     /// Ask the terminal for the mouse, or leave it to it.
@@ -38,6 +40,10 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Repaint => return vec![Effect::Repaint],
+        Action::Record if state.timeline.is_some() => {
+            state.message = Some("this is a recording".into());
+        }
+        Action::Record => return vec![Effect::Record],
         Action::Replay(control) => return vec![Effect::Control(control)],
         Action::WriteSnapshot => {
             return match state.shown() {

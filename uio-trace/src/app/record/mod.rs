@@ -1,5 +1,6 @@
 //! `record`: the decoded events into a file, for `replay` here or elsewhere.
 
+mod live;
 mod recorder;
 pub mod target;
 
@@ -18,6 +19,7 @@ use crate::{
     recording::trigger::Watch,
     say::say,
 };
+pub use live::LiveRecording;
 use recorder::Recorder;
 use std::time::Duration;
 use target::Target;

@@ -174,6 +174,42 @@ impl Recorder {
         })
     }
 
+    /// Begins in the middle of a trace, of which `known` has been told until now; figures count from here.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn in_the_middle(
+        mut target: Target,
+        meta: &Meta,
+        known: Known,
+        now_ns: MonotonicNs,
+    ) -> Result<Recorder, AppError> {
+        let first = started_at(meta, now_ns, known.probes());
+        let piece = Piece::begin(target.first(false)?, &first, Some((known.clone(), now_ns)))?;
+        Ok(Recorder {
+            target,
+            meta: meta.clone(),
+            max_bytes: None,
+            known,
+            ring: None,
+            after_ns: 0,
+            until_ns: 0,
+            piece: Some(piece),
+            kept_bytes: 0,
+            kept: 0,
+        })
+    }
+
+    /// What the trace has told until now.
+    pub fn into_known(self) -> Known {
+        self.known
+    }
+
+    /// Bytes written.
+    pub fn bytes(&self) -> u64 {
+        self.kept_bytes + self.piece.as_ref().map_or(0, |piece| piece.writer.bytes())
+    }
+
     /// Takes an event.
     ///
     /// # Errors
@@ -270,7 +306,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the end cannot be written.
-    pub fn finish(mut self) -> Result<String, AppError> {
+    pub fn finish(&mut self) -> Result<String, AppError> {
         let last = self.end_piece()?;
         Ok(match (self.ring.is_some(), last) {
             (false, last) => last.unwrap_or_default(),

@@ -82,11 +82,18 @@ fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         canvas.target(Rect::new(x, y, used, 1), Target::Screen(screen));
         x += used;
     }
+    let mut right = area.right();
+    if let Some(size) = &state.recording {
+        let text = format!(" REC {size} ");
+        canvas.text_right(x, y, right - x, text.trim_end(), Role::Warning);
+        let used = u16::try_from(text.trim_end().len()).unwrap_or(u16::MAX);
+        right = right.saturating_sub(used).max(x);
+    }
     if let Some(frozen) = &state.frozen {
         let elapsed = frozen.interval.end_ns.saturating_sub(state.meta.started_ns);
         let time = format::time_of_day(&state.meta.started, elapsed).unwrap_or_default();
         let text = format!(" FROZEN {time} ");
-        canvas.text_right(x, y, area.right() - x, text.trim_end(), Role::Critical);
+        canvas.text_right(x, y, right - x, text.trim_end(), Role::Critical);
     }
 }
 
