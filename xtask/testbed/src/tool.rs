@@ -256,6 +256,12 @@ impl Records {
         self.all.iter().filter(move |record| record["type"] == kind)
     }
 
+    /// Of a dump.
+    pub fn read(text: &str) -> Result<Records> {
+        let all: Result<Vec<Value>> = text.lines().map(parse).collect();
+        Ok(Records { all: all? })
+    }
+
     /// The records as they came.
     pub fn all(&self) -> &[Value] {
         &self.all

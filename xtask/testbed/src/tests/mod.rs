@@ -7,6 +7,7 @@ mod conduct;
 mod hangs;
 mod refs;
 mod reload;
+mod session;
 mod uio;
 
 use std::process::{Command, ExitCode, Stdio};
@@ -159,6 +160,9 @@ fn cases() -> Vec<Case> {
         full("hang_queue_freeze_tool_before", hangs::queue_freeze_before),
         full("hang_queue_freeze_tool_after", hangs::queue_freeze_after),
         full("uio_reloaded_three_times", reload::three_times),
+        full("screens_come_up", session::screens),
+        full("exec_traces_a_command", session::exec),
+        full("recorded_and_reported", session::record).timed(),
         full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
         full("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),
