@@ -231,7 +231,7 @@ pub fn screens(_: &Guest) -> Result<String> {
             }
         }
     });
-    let drive = || -> Result<()> {
+    let mut drive = || -> Result<()> {
         let mut press = |key: &str, shown: &str| {
             if let Ok(mut drawn) = drawn.lock() {
                 drawn.clear();
