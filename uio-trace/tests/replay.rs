@@ -26,7 +26,10 @@ use uio_trace::ui::action::Control;
 const SECOND: u64 = 1_000_000_000;
 
 fn model() -> Model {
-    Model::new(Config { start_ns: Some(0) })
+    Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    })
 }
 
 fn shown(model: &Model) -> String {

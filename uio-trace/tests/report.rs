@@ -31,14 +31,20 @@ fn meta() -> Meta {
 }
 
 fn busy() -> Snapshot {
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     let events = script::Script::default().read(include_str!("scenario/busy.script"), true);
     events.into_iter().for_each(|e| model.apply(e));
     model.snapshot(Scope::SinceStart)
 }
 
 fn idle() -> Snapshot {
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     model.begin_interval(10_000_000_000);
     model.snapshot(Scope::SinceStart)
 }
@@ -203,7 +209,10 @@ fn without_refs() -> Snapshot {
         required: true,
     };
     let full = Some("no free debug register");
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     let kind = EventKind::Probes(vec![
         probe("uio", "uio_write", None),
         probe("aio", "kill_ioctx", None),

@@ -33,7 +33,7 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     // Not before: until there is something to print, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
-    let started_ns = meta.started_ns;
+    let mut model = Model::new(model::Config::of(&meta));
     let mut out = Output {
         config: &config,
         meta,
@@ -42,9 +42,6 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     out.begin()?;
 
     let started = Instant::now();
-    let mut model = Model::new(model::Config {
-        start_ns: Some(started_ns),
-    });
     let ends = config.duration.map(|duration| started + duration);
     let mut next = config.interval.map(|interval| started + interval);
     let mut next_read = started + READ_AT_LEAST;

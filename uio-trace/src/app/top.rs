@@ -168,9 +168,7 @@ async fn watch(
 ) -> Result<(), AppError> {
     let drawing = |e: io::Error| AppError::Failed(format!("drawing on the terminal failed: {e}"));
     let size = screen.size().map_err(drawing)?;
-    let mut model = Model::new(model::Config {
-        start_ns: Some(meta.started_ns),
-    });
+    let mut model = Model::new(model::Config::of(&meta));
     let mut app = ui::App::new(
         meta.clone(),
         ui::state::TerminalFacts::from_env(),

@@ -255,7 +255,10 @@ mod tests {
     fn the_model_feeds_it_at_each_tick() {
         use crate::event::{Event, EventKind, HistogramReading, KernelPtr, UioOp, UioSeriesReading};
         use crate::model::{Config, Model, Scope};
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let times = |sum| HistogramReading {
             sum,
             min: 1,

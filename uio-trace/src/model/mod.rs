@@ -22,6 +22,7 @@ pub mod slow;
 pub mod snapshot;
 pub mod uio;
 pub mod waits;
+pub mod whatif;
 
 use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, RefState, Task};
 use crate::format::printable;
@@ -33,6 +34,18 @@ use std::collections::HashSet;
 pub struct Config {
     /// Begin of the trace, CLOCK_MONOTONIC; `None`: the first event's time.
     pub start_ns: Option<MonotonicNs>,
+    /// CPUs online; `None`: not known.
+    pub cpus: Option<u32>,
+}
+
+impl Config {
+    /// As a trace's head says; a recording's says the same.
+    pub fn of(meta: &snapshot::Meta) -> Config {
+        Config {
+            start_ns: Some(meta.started_ns),
+            cpus: meta.cpus(),
+        }
+    }
 }
 
 /// Which stretch of time a snapshot is about.
@@ -48,6 +61,7 @@ pub enum Scope {
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     start_ns: Option<MonotonicNs>,
+    cpus: Option<u32>,
     interval_ns: Option<MonotonicNs>,
     now_ns: MonotonicNs,
     next_sweep_ns: MonotonicNs,
@@ -82,6 +96,7 @@ impl Model {
     pub fn new(config: Config) -> Model {
         Model {
             start_ns: config.start_ns,
+            cpus: config.cpus,
             interval_ns: config.start_ns,
             ..Model::default()
         }
@@ -329,7 +344,10 @@ impl Model {
         };
         let start_ns = start.unwrap_or(self.now_ns).min(self.now_ns);
         let duration_ns = self.now_ns - start_ns;
+        let loss = self.loss(in_interval);
         let view = uio::View {
+            cpus: self.cpus,
+            lost_share: loss.total() as f64 / loss.seen.max(1) as f64,
             interval: in_interval,
             start_ns,
             duration_ns: duration_ns.max(1),
@@ -353,7 +371,7 @@ impl Model {
             in_progress,
             findings: Vec::new(),
             slow_ops: self.slow.ops(in_interval),
-            loss: self.loss(in_interval),
+            loss,
             probes: self.probes.clone(),
             history: self.history.history(),
         };

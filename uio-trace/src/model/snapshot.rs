@@ -128,6 +128,47 @@ pub struct UioDevice {
     pub blockers: Vec<Blocker>,
     /// What waited behind what, by the time waited, descending.
     pub waits_by_op: Vec<OpPair>,
+    /// What would be gained without info_lock.
+    #[serde(default)]
+    pub what_if: WhatIf,
+}
+
+/// What kind of answer a [`WhatIf`] is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhatIfVerdict {
+    /// A range narrow enough to be useful.
+    Range,
+    /// The lock costs next to nothing.
+    NothingToGain,
+    /// Bounds are known, but too far apart.
+    TooWide,
+    /// Nothing can be said.
+    #[default]
+    Refused,
+}
+
+/// The throughput without info_lock as a multiple of the present one (docs/uio-verdict.md).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// What kind of answer it is.
+    pub verdict: WhatIfVerdict,
+    /// Name of what forbids a range or makes it wide; `None`: it is a range.
+    pub reason: Option<String>,
+    /// The answer in one sentence.
+    pub text: String,
+    /// At least so many times as many operations; `None`: refused.
+    pub low: Option<f64>,
+    /// At most; `None`: refused.
+    pub high: Option<f64>,
+    /// The kind of operation it is about: the one that waits most.
+    pub op: Option<String>,
+    /// Threads that take part; `None`: not known.
+    pub threads: Option<u64>,
+    /// CPUs online; `None`: not known.
+    pub cpus: Option<u32>,
+    /// What the bounds rest on, a sentence each.
+    pub assumptions: Vec<String>,
 }
 
 /// A holder of info_lock others waited for.
@@ -499,4 +540,47 @@ pub struct Meta {
     pub probes: Vec<Probe>,
     /// RCU and preemption settings that explain grace periods: name -> value.
     pub rcu: BTreeMap<String, String>,
+}
+
+impl Meta {
+    /// CPUs online at the start, from the kernel's list (`0-3,8`); `None`: not known.
+    pub fn cpus(&self) -> Option<u32> {
+        let list = self.rcu.get("cpus_online")?;
+        let mut cpus = 0u32;
+        for range in list.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            cpus = cpus.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+        }
+        Some(cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Meta;
+
+    #[test]
+    fn cpus_are_counted_from_the_kernels_list() {
+        let cpus = |list: &str| {
+            let rcu = [("cpus_online".to_owned(), list.to_owned())].into();
+            Meta {
+                schema_version: 1,
+                tool: String::new(),
+                host: String::new(),
+                kernel: String::new(),
+                boot_id: String::new(),
+                started: String::new(),
+                started_ns: 0,
+                probes: Vec::new(),
+                rcu,
+            }
+            .cpus()
+        };
+        assert_eq!(cpus("0-3,8"), Some(5));
+        assert_eq!(cpus("0"), Some(1));
+        for bad in ["", "3-1", "x", "0-4294967295"] {
+            assert_eq!(cpus(bad), None, "{bad}");
+        }
+    }
 }

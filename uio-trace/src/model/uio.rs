@@ -4,6 +4,7 @@ use super::blockers::Blockers;
 use super::history::LockTotals;
 use super::limits::{MAX_COUNT, MAX_UIO_DEVICES, MAX_UIO_SERIES};
 use super::snapshot::{Histogram, UioDevice, UioLock, UioOpFigures};
+use super::whatif::{self, Behind};
 use super::{errno, histogram};
 use crate::event::{
     DeviceKey, HistogramReading, MonotonicNs, UioDeviceInfo, UioOp, UioPresence, UioSeriesReading,
@@ -77,6 +78,10 @@ pub struct View {
     pub duration_ns: u64,
     /// Waits for info_lock are measured (and with them hold, which is what they are subtracted from).
     pub wait_measured: bool,
+    /// CPUs online; `None`: not known.
+    pub cpus: Option<u32>,
+    /// Share of what was seen that was lost.
+    pub lost_share: f64,
 }
 
 impl Default for Uio {
@@ -292,6 +297,17 @@ impl Uio {
             ops.push(delta.figures);
         }
         let per_time = |ns: u64| ns as f64 / view.duration_ns as f64;
+        let main = whatif::main_op(&ops).and_then(|op| UioOp::ALL.into_iter().find(|o| o.name() == op.op));
+        let what_if = whatif::project(&whatif::Figures {
+            duration_ns: view.duration_ns,
+            cpus: view.cpus,
+            lock: self.lock,
+            wait_measured: view.wait_measured,
+            ops: &ops,
+            driver_wait_ns,
+            behind: main.map_or_else(Behind::default, |op| blockers.behind(view.interval, key, op)),
+            lost_share: view.lost_share,
+        });
         UioDevice {
             minor: key.minor,
             generation: key.generation,
@@ -310,6 +326,7 @@ impl Uio {
             driver_waits,
             blockers: blockers.holders(view.interval, key),
             waits_by_op: blockers.pairs(view.interval, key),
+            what_if,
         }
     }
 }

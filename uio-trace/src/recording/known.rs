@@ -288,7 +288,10 @@ mod tests {
         for told in [reading(10, 0), reading(3, 1), blockers(3), devices(), counters(4)] {
             known.learn(&told);
         }
-        let mut model = Model::new(Config { start_ns: Some(100) });
+        let mut model = Model::new(Config {
+            start_ns: Some(100),
+            ..Config::default()
+        });
         known.tell(100).into_iter().for_each(|event| model.apply(event));
         let begin = model.snapshot(Scope::SinceStart);
         assert_eq!(begin.uio_devices.len(), 1, "the gone generation is not told");

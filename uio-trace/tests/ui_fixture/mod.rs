@@ -180,6 +180,23 @@ pub fn devices() -> Vec<UioDevice> {
                 pair("poll", Some("write"), 42, 130 * MS),
                 pair("write", None, 44, 91 * MS),
             ],
+            what_if: WhatIf {
+                verdict: WhatIfVerdict::Range,
+                reason: None,
+                text: "without info_lock 2.8 to 3.8 times as many write operations (4 threads, 8 CPUs)"
+                    .into(),
+                low: Some(2.8),
+                high: Some(3.8),
+                op: Some("write".into()),
+                threads: Some(4),
+                cpus: Some(8),
+                assumptions: vec![
+                    "the threads go on as before".into(),
+                    "the rest of an operation takes as long".into(),
+                    "waits for the driver's locks do not grow".into(),
+                    "the CPUs are free".into(),
+                ],
+            },
         },
         UioDevice {
             minor: 1,
@@ -200,6 +217,7 @@ pub fn devices() -> Vec<UioDevice> {
             driver_waits: 0,
             blockers: Vec::new(),
             waits_by_op: Vec::new(),
+            what_if: WhatIf::default(),
         },
         UioDevice {
             minor: 2,
@@ -216,6 +234,7 @@ pub fn devices() -> Vec<UioDevice> {
             driver_waits: 0,
             blockers: Vec::new(),
             waits_by_op: Vec::new(),
+            what_if: WhatIf::default(),
         },
     ]
 }
@@ -468,7 +487,7 @@ pub fn findings() -> Vec<Finding> {
             "uio_serialised",
             Severity::Critical,
             "uio0 (tcm-user/0/disk0)",
-            "uio0 (tcm-user/0/disk0) is serialised: callers wait for info_lock 74 % of their time (mean 605 us, p99 1.50 ms), it is held 97 % of the time; without it calls could be up to 3.9 times as fast",
+            "uio0 (tcm-user/0/disk0) is serialised: callers wait for info_lock 74 % of their time (mean 605 us, p99 1.50 ms), it is held 97 % of the time; without info_lock 2.8 to 3.8 times as many write operations (4 threads, 8 CPUs)",
             2.94,
         ),
         finding(

@@ -6,6 +6,7 @@
 mod aio;
 mod refs;
 mod uio;
+mod uio_behind;
 
 use super::snapshot::{Finding, ProbeState, Severity, Snapshot};
 use crate::format::{duration_or_unknown, plural};
@@ -214,7 +215,10 @@ mod tests {
     use crate::model::{Config, Model, Scope};
 
     fn with_probes(probes: &[(&str, ProbeState)]) -> Vec<Finding> {
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let probe = |(subject, state): &(&str, ProbeState)| Probe {
             subject: subject.to_string(),
             hook: "h".to_string(),

@@ -103,6 +103,7 @@ fn one(p: &mut String, device: &UioDevice, index: usize) {
         None => "",
     };
     p.push_str(&format!("<p>{}{}{gone}</p>\n", esc(&held), esc(&driver)));
+    what_if(p, device);
     let not_reads = || device.ops.iter().filter(|op| op.op != "read");
     let waits = merge(not_reads().filter_map(|op| op.wait_ns.as_ref()));
     let holds = merge(not_reads().filter_map(|op| op.hold_ns.as_ref()));
@@ -132,7 +133,48 @@ fn one(p: &mut String, device: &UioDevice, index: usize) {
         p.push_str("</figure>\n");
     }
     operations(p, device);
+    pairs(p, device);
     blockers(p, device);
+}
+
+fn what_if(p: &mut String, device: &UioDevice) {
+    let said = &device.what_if;
+    let assumes = if said.assumptions.is_empty() {
+        String::new()
+    } else {
+        format!(" That assumes: {}.", said.assumptions.join("; "))
+    };
+    p.push_str(&format!(
+        "<p><b>The lock removed:</b> {}.{}</p>\n",
+        esc(&said.text),
+        esc(&assumes)
+    ));
+}
+
+fn pairs(p: &mut String, device: &UioDevice) {
+    if device.waits_by_op.is_empty() {
+        return;
+    }
+    let rows: Vec<Vec<String>> = device
+        .waits_by_op
+        .iter()
+        .map(|pair| {
+            vec![
+                pair.waiter.clone(),
+                pair.holder.clone().unwrap_or_else(|| "-".into()),
+                count(pair.count),
+                duration(pair.wait_ns),
+            ]
+        })
+        .collect();
+    let columns = [
+        words("operation"),
+        words("waited behind"),
+        figures("waits"),
+        figures("their sum"),
+    ];
+    let caption = format!("What waited behind what for the lock of {}", device.sysfs_name);
+    table(p, &caption, &columns, &rows);
 }
 
 fn operations(p: &mut String, device: &UioDevice) {

@@ -3,7 +3,7 @@
 use super::Page;
 use crate::format::{duration, fit, left, percent, plural, right, short_count};
 use crate::model::findings;
-use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures};
+use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures, WhatIfVerdict};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
     let mut devices: Vec<&UioDevice> = snapshot.uio_devices.iter().collect();
@@ -33,6 +33,7 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
         page.line(&format!(" {}", title(device)));
         device.ops.iter().for_each(|op| page.line(&row(op)));
         blockers(page, device);
+        what_if(page, snapshot, device);
     }
     page.more(shown, devices.len());
     for device in devices.iter().take(shown.min(page.limits.histograms)) {
@@ -141,6 +142,21 @@ fn blockers(page: &mut Page, device: &UioDevice) {
     }
     if let Some(line) = whole_parts(&parts) {
         page.line(&line);
+    }
+}
+
+/// What would be gained without info_lock, unless a finding says it; with what that rests on when there is room.
+fn what_if(page: &mut Page, snapshot: &Snapshot, device: &UioDevice) {
+    let said = &device.what_if;
+    let alone = snapshot.uio_devices.len() == 1 || page.limits.devices == usize::MAX;
+    let news = alone || said.verdict != WhatIfVerdict::NothingToGain;
+    let waits = device.ops.iter().any(|op| op.contended > 0);
+    if waits && news && !snapshot.findings.iter().any(|f| f.text.ends_with(&said.text)) {
+        page.paragraph("    ", &said.text, 6);
+    }
+    if alone && !said.assumptions.is_empty() {
+        let text = format!("the factor assumes: {}", said.assumptions.join("; "));
+        page.paragraph("    ", &text, 6);
     }
 }
 
