@@ -1,6 +1,6 @@
 //! One stream of events from everything there is to read: rings, maps, sysfs, the probes' own state.
 
-use super::{filter::Filter, preflight};
+use super::{device, filter::Filter, preflight};
 use crate::{
     config::TraceConfig,
     error::AppError,
@@ -89,7 +89,7 @@ impl Tracer {
             return Err(AppError::Usage(format!("--pid {pid}: there is no such process")));
         }
         let filter = Filter::new(config);
-        check_device(root, &filter, config)?;
+        device::check(root, &filter, config)?;
         let session_config = SessionConfig {
             slow_ns: u64::try_from(config.slow.as_nanos()).unwrap_or(u64::MAX),
             target_tgid: config.pid,
@@ -341,45 +341,4 @@ pub fn stacks_row(readable: &Result<(), String>) -> Probe {
         gives: "what has been waiting since before the trace, and stacks of what hangs".into(),
         required: false,
     }
-}
-
-/// A device that is asked for by name must exist, unless uio is not there yet.
-fn check_device(root: &Root, filter: &Filter, config: &TraceConfig) -> Result<(), AppError> {
-    let Some(wanted) = &config.device else {
-        return Ok(());
-    };
-    let Ok(folder) = std::fs::read_dir(root.join("sys/class/uio")) else {
-        return Ok(());
-    };
-    let mut names = Vec::new();
-    for entry in folder.flatten() {
-        let file_name = entry.file_name();
-        let Some(minor) = file_name
-            .to_str()
-            .and_then(|n| n.strip_prefix("uio")?.parse().ok())
-        else {
-            continue;
-        };
-        let name = std::fs::read_to_string(entry.path().join("name"))
-            .unwrap_or_default()
-            .trim_end()
-            .to_owned();
-        let info = crate::event::UioDeviceInfo {
-            minor,
-            name: Some(name.clone()),
-            version: None,
-        };
-        if filter.wanted_device(&info) {
-            return Ok(());
-        }
-        names.push(format!("uio{minor} ({})", name));
-    }
-    let there = if names.is_empty() {
-        "there are none now".into()
-    } else {
-        format!("there are {}", names.join(", "))
-    };
-    Err(AppError::Usage(format!(
-        "--device {wanted}: no such UIO device; {there}"
-    )))
 }
