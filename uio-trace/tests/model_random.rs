@@ -134,6 +134,7 @@ impl Stream {
                         minor,
                         name: Some(format!("d\r{minor}")),
                         version: Some(String::new()),
+                        ..UioDeviceInfo::default()
                     })
                     .collect(),
             ),

@@ -553,6 +553,7 @@ fn minute() -> PathBuf {
             minor: second % 2,
             name: Some(format!("at-second-{second}")),
             version: None,
+            ..UioDeviceInfo::default()
         };
         let kinds = [
             EventKind::UioPresence(UioPresence::Present),

@@ -81,10 +81,11 @@ fn kind(event: &Event) -> usize {
         EventKind::Waiting(_) => 22,
         EventKind::Stacks(_) => 23,
         EventKind::Tick => 24,
+        EventKind::UioOpen(_) => 25,
     }
 }
 
-const KINDS: usize = 25;
+const KINDS: usize = 26;
 
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {

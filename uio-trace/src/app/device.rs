@@ -111,6 +111,7 @@ mod tests {
             minor,
             name: name.map(str::to_owned),
             version: None,
+            ..UioDeviceInfo::default()
         }
     }
 

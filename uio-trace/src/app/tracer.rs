@@ -7,6 +7,7 @@ use crate::{
     event::{Event, EventKind, KernelPtr, UioPresence},
     ingest::{
         blockers, clock, counters,
+        openers::Openers,
         ring::RingReader,
         series::SeriesReader,
         symbols::SymbolSource,
@@ -53,6 +54,7 @@ pub struct Tracer {
     slow: RingReader,
     series: SeriesReader,
     sysfs: UioSysfs,
+    openers: Openers,
     symbols: SymbolSource,
     filter: Filter,
     log: Option<aya_log::EbpfLogger<StderrLog>>,
@@ -122,6 +124,7 @@ impl Tracer {
             slow,
             series: SeriesReader::default(),
             sysfs: UioSysfs::start(root.clone()),
+            openers: Openers::start(root.clone()),
             symbols,
             filter,
             log,
@@ -267,7 +270,11 @@ impl Tracer {
         if (everything || changes.uio.is_some())
             && let Some(devices) = self.sysfs.poll()
         {
+            self.openers.devices_changed();
             self.tell(EventKind::UioDevices(devices));
+        }
+        if everything && let Some(open) = self.openers.poll(std::time::Instant::now()) {
+            self.tell(EventKind::UioOpen(open));
         }
         if let Some(log) = &mut self.log {
             log.flush();

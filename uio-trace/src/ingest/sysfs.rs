@@ -30,7 +30,15 @@ fn read(minor: u32, folder: &Path) -> UioDeviceInfo {
         minor,
         name: text(folder, "name"),
         version: text(folder, "version"),
+        driver: target(folder, "device/driver"),
+        parent: target(folder, "device"),
     }
+}
+
+/// Last part of where a link leads.
+fn target(folder: &Path, link: &str) -> Option<String> {
+    let target = std::fs::read_link(folder.join(link)).ok()?;
+    Some(target.file_name()?.to_string_lossy().into_owned())
 }
 
 /// N of `uioN`.
@@ -67,6 +75,7 @@ pub fn names(root: &Root, minors: &[u32], patience: Duration) -> Vec<UioDeviceIn
         minor,
         name: names.remove(&minor).flatten(),
         version: None,
+        ..UioDeviceInfo::default()
     };
     minors.iter().map(info).collect()
 }
@@ -138,6 +147,7 @@ impl UioSysfs {
                 minor: life.minor,
                 name: None,
                 version: None,
+                ..UioDeviceInfo::default()
             };
             self.known
                 .iter()

@@ -50,7 +50,7 @@ pub fn all(root: &Root, wanted: impl Fn(&[String]) -> bool) -> Vec<TaskStack> {
 }
 
 /// Entries of a folder that are numbers, ascending.
-fn numbers(root: &Root, folder: &str) -> Vec<u32> {
+pub(super) fn numbers(root: &Root, folder: &str) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(root.join(folder)) else {
         return Vec::new();
     };

@@ -244,6 +244,7 @@ impl Model {
             EventKind::UioReading(readings) => self.uio.readings(readings),
             EventKind::UioBlockers(readings) => self.blockers.readings(readings),
             EventKind::UioDevices(list) => self.uio.devices(ts_ns, list),
+            EventKind::UioOpen(open) => self.uio.open(ts_ns, open),
             EventKind::UioPresence(presence) => self.uio.presence(ts_ns, presence),
             EventKind::UioLockKind(lock) => self.uio.lock_kind(lock),
             EventKind::Counters(counters) => {
@@ -485,6 +486,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::UioReading(_)
         | EventKind::UioBlockers(_)
         | EventKind::UioDevices(_)
+        | EventKind::UioOpen(_)
         | EventKind::UioPresence(_)
         | EventKind::UioLockKind(_)
         | EventKind::Counters(_)

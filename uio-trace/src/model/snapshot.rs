@@ -110,6 +110,18 @@ pub struct UioDevice {
     pub name: Option<String>,
     /// The driver's version text.
     pub version: Option<String>,
+    /// Driver of the device it belongs to (sysfs); `None`: it has none, or not known.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The device it belongs to: a PCI address, `tcm_user`, ...; `None`: not known.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// TCMU's backstore, from the name; `None`: not TCMU's.
+    #[serde(default)]
+    pub backstore: Option<Backstore>,
+    /// Who has it open, as last looked up; `None`: not known.
+    #[serde(default)]
+    pub open: Option<OpenDevice>,
     /// Unregistered since (CLOCK_MONOTONIC); `None`: there.
     pub gone_ns: Option<u64>,
     /// What serialises it.
@@ -169,6 +181,52 @@ pub struct WhatIf {
     pub cpus: Option<u32>,
     /// What the bounds rest on, a sentence each.
     pub assumptions: Vec<String>,
+}
+
+/// A TCMU device as its name says: `tcm-user/HBA/NAME/CONFIG`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backstore {
+    /// Host bus adapter's number.
+    pub hba: String,
+    /// The backstore's name.
+    pub name: String,
+    /// Its configuration, as the handler reads it (`rbd/pool/image`, a path, ...); may be empty.
+    pub config: String,
+}
+
+impl Backstore {
+    /// Of a device's name (drivers/target/target_core_user.c, tcmu_update_uio_info).
+    pub fn of(name: &str) -> Option<Backstore> {
+        let mut parts = name.strip_prefix("tcm-user/")?.splitn(3, '/');
+        let (hba, name) = (parts.next()?, parts.next()?);
+        (!hba.is_empty() && !name.is_empty()).then(|| Backstore {
+            hba: hba.to_owned(),
+            name: name.to_owned(),
+            config: parts.next().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// Descriptors of a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenDevice {
+    /// All that were found.
+    pub descriptors: u64,
+    /// By process, most first (bounded).
+    pub processes: Vec<OpenProcess>,
+    /// All processes were looked at; else there may be more.
+    pub complete: bool,
+}
+
+/// A process that has a device open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenProcess {
+    /// Its comm.
+    pub comm: String,
+    /// Process.
+    pub tgid: u32,
+    /// Its descriptors.
+    pub descriptors: u64,
 }
 
 /// A holder of info_lock others waited for.
@@ -559,6 +617,21 @@ impl Meta {
 #[cfg(test)]
 mod tests {
     use super::Meta;
+
+    #[test]
+    fn a_backstore_is_in_the_name() {
+        let of = |name| super::Backstore::of(name).map(|b| (b.hba, b.name, b.config));
+        let parts = |hba: &str, name: &str, config: &str| Some((hba.into(), name.into(), config.into()));
+        assert_eq!(
+            of("tcm-user/0/disk0/rbd/pool/image"),
+            parts("0", "disk0", "rbd/pool/image")
+        );
+        assert_eq!(of("tcm-user/1/disk1/"), parts("1", "disk1", ""));
+        assert_eq!(of("tcm-user/1/disk1"), parts("1", "disk1", ""));
+        for other in ["tcm-user/", "tcm-user/1", "tcm-user//x", "igb_uio", ""] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn cpus_are_counted_from_the_kernels_list() {

@@ -7,7 +7,7 @@
 use crate::{
     event::{
         DeviceKey, Event, EventKind, HistogramReading, KernelPtr, MonotonicNs, UioBlockerReading,
-        UioDeviceInfo, UioOp, UioPresence, UioSeriesReading,
+        UioDeviceInfo, UioOp, UioOpen, UioPresence, UioSeriesReading,
     },
     model::{
         histogram::from_reading,
@@ -39,6 +39,7 @@ pub struct Known {
     blockers: BTreeMap<BlockerKey, UioBlockerReading>,
     gone: BTreeSet<DeviceKey>,
     devices: Option<Vec<UioDeviceInfo>>,
+    open: Option<UioOpen>,
     presence: Option<UioPresence>,
     lock: Option<UioLock>,
     counters: BTreeMap<String, u64>,
@@ -72,6 +73,7 @@ impl Known {
                 self.gone.insert(*device);
             }
             EventKind::UioDevices(devices) => self.devices = Some(devices.clone()),
+            EventKind::UioOpen(open) => self.open = Some(open.clone()),
             EventKind::UioPresence(presence) => self.presence = Some(*presence),
             EventKind::UioLockKind(lock) => self.lock = Some(*lock),
             EventKind::Counters(counters) => self.counters.extend(counters.clone()),
@@ -116,6 +118,7 @@ impl Known {
             kinds.push(EventKind::UioReading(series));
         }
         kinds.extend(self.devices.clone().map(EventKind::UioDevices));
+        kinds.extend(self.open.clone().map(EventKind::UioOpen));
         for (addr, (name, module)) in &self.symbols {
             kinds.push(EventKind::Symbol {
                 addr: *addr,
@@ -277,6 +280,7 @@ mod tests {
             minor: 0,
             name: Some("disk".into()),
             version: None,
+            ..UioDeviceInfo::default()
         };
         event(EventKind::UioDevices(vec![info]))
     }

@@ -166,8 +166,8 @@ fn nothing_here(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     findings.push(with(f, evidence));
 }
 
-/// Warnings that are about the trace and not about something that waits.
-const SAYS_NOTHING: [&str; 3] = ["losses", "not_checked", "uio_wait_unknown"];
+/// Warnings that are not about something that waits.
+const SAYS_NOTHING: [&str; 4] = ["losses", "not_checked", "uio_wait_unknown", "uio_gone_open"];
 
 fn waiting_on(blind: &[(&'static str, String)]) -> String {
     let seen: Vec<&str> = [("UIO", "UIO"), ("AIO", "AIO"), ("percpu_ref", "a percpu_ref")]

@@ -43,6 +43,7 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     uio_behind::stuck_unregister(snapshot, findings);
     for device in &snapshot.uio_devices {
         findings.extend(uio_behind::slow_unregister(snapshot, device));
+        findings.extend(uio_behind::gone_open(device));
         let sums = sums(device);
         if sums.ops == 0 {
             continue;

@@ -83,6 +83,25 @@ pub(super) fn slow_unregister(snapshot: &Snapshot, device: &UioDevice) -> Option
     Some(with(f, [("wait_ns", wait.max.into())]))
 }
 
+/// A device that is unregistered while somebody has it open: its operations fail, and its memory stays.
+pub(super) fn gone_open(device: &UioDevice) -> Option<Finding> {
+    device.gone_ns?;
+    let open = device.open.as_ref().filter(|open| open.descriptors > 0)?;
+    let subject = subject(device);
+    let first = open.processes.first();
+    let whose = first.map_or_else(String::new, |p| format!(" of {} ({})", p.comm, p.tgid));
+    let more = match open.processes.len() {
+        0 | 1 => String::new(),
+        n => format!(" and {}", plural(n as u64 - 1, "other process")),
+    };
+    let text = format!(
+        "{subject} is unregistered and still open: {}{whose}{more}",
+        plural(open.descriptors, "descriptor"),
+    );
+    let f = finding("uio_gone_open", Severity::Warning, subject, text, 0.0);
+    Some(with(f, [("descriptors", open.descriptors.into())]))
+}
+
 /// Is this an unregistration that waits for info_lock?
 pub(super) fn unregisters(row: &InProgress) -> bool {
     row.subject == "uio_lock"

@@ -31,6 +31,7 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
     let shown = page.limits.devices.min(devices.len());
     for device in devices.iter().take(shown) {
         page.line(&format!(" {}", title(device)));
+        identity(page, snapshot, device);
         device.ops.iter().for_each(|op| page.line(&row(op)));
         blockers(page, device);
         what_if(page, snapshot, device);
@@ -65,6 +66,46 @@ fn title(device: &UioDevice) -> String {
     };
     let (sysfs, waiters) = (&device.sysfs_name, device.mean_waiters);
     format!("{sysfs} ({name}){generation}{gone}: {held}, {waiters:.2} waiting")
+}
+
+/// Whose device it is and who has it open, when it is the only one or all is shown.
+fn identity(page: &mut Page, snapshot: &Snapshot, device: &UioDevice) {
+    if snapshot.uio_devices.len() > 1 && page.limits.devices != usize::MAX {
+        return;
+    }
+    let mut parts = Vec::new();
+    match (&device.driver, &device.parent) {
+        (Some(driver), Some(parent)) => parts.push(format!("driver {driver} at {parent}")),
+        (None, Some(parent)) => parts.push(format!("of {parent}")),
+        _ => {}
+    }
+    if let Some(b) = &device.backstore {
+        parts.push(format!(
+            "backstore {} of HBA {}",
+            fit(&b.name, NAME_COLUMNS),
+            b.hba
+        ));
+    }
+    parts.push(opened(device));
+    page.paragraph("    ", &parts.join("; "), 6);
+}
+
+/// `2 descriptors of tcmu-runner (2201)`.
+fn opened(device: &UioDevice) -> String {
+    let Some(open) = &device.open else {
+        return "open: not known".to_owned();
+    };
+    let processes: Vec<String> = open
+        .processes
+        .iter()
+        .map(|p| format!("{} ({})", p.comm, p.tgid))
+        .collect();
+    let whose = match processes.is_empty() {
+        true => String::new(),
+        false => format!(" of {}", processes.join(", ")),
+    };
+    let least = if open.complete { "" } else { "at least " };
+    format!("open: {least}{}{whose}", plural(open.descriptors, "descriptor"))
 }
 
 /// An operation in ten columns; the longest kernel name has twelve.

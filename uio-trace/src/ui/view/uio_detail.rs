@@ -179,12 +179,23 @@ fn draw_facts(
     );
     let waiting = format!("{:.2}", device.mean_waiters);
     let version = device.version.as_deref().unwrap_or("-");
+    let open = opened(device);
+    let owner = match (&device.driver, &device.parent) {
+        (Some(driver), Some(parent)) => format!("{driver} {parent}"),
+        (driver, parent) => driver
+            .as_ref()
+            .or(parent.as_ref())
+            .map_or("-", |t| t.as_str())
+            .to_owned(),
+    };
     let mut facts = vec![
         ("lock", lock_name(device.lock)),
         ("held", held.as_str()),
         ("waiting", waiting.as_str()),
         ("other locks", driver.as_str()),
+        ("open", open.as_str()),
         ("version", version),
+        ("of", owner.as_str()),
     ];
     let gain = what_if_factor(device);
     if let Some(gain) = &gain {
@@ -217,6 +228,19 @@ fn draw_facts(
         true => draw_what_if(canvas, rest, &detail.snapshot, device),
         false => rest,
     }
+}
+
+/// `2 by tcmu-runner (2201)`; `?` when it is not known.
+fn opened(device: &UioDevice) -> String {
+    let Some(open) = &device.open else {
+        return "?".to_owned();
+    };
+    let least = if open.complete { "" } else { ">=" };
+    let whose = open.processes.first().map_or_else(String::new, |p| {
+        let more = if open.processes.len() > 1 { ", ..." } else { "" };
+        format!(" by {} ({}){more}", p.comm, p.tgid)
+    });
+    format!("{least}{}{whose}", open.descriptors)
 }
 
 /// `2.8-3.8x`, unless nothing is known.
