@@ -15,9 +15,15 @@ use uio_trace::model::snapshot::{UioLock, WhatIf, WhatIfVerdict};
 use uio_trace::model::{Config, Model, Scope};
 use uio_trace_common::histogram::bucket_index;
 
+/// Simulated time is told ten times as long, so that there are samples over time.
+const SLOWER: u64 = 10;
+/// Samples of a run.
+const SAMPLES: u64 = 6;
+
 fn histogram(values: &[u64]) -> HistogramReading {
+    let values: Vec<u64> = values.iter().map(|v| v * SLOWER).collect();
     let mut buckets = BTreeMap::new();
-    for v in values {
+    for v in &values {
         *buckets.entry(bucket_index(*v) as u16).or_insert(0) += 1;
     }
     HistogramReading {
@@ -42,6 +48,10 @@ struct Told {
     cpus: Option<u32>,
     lost: u64,
     duration_ns: u64,
+    /// Nothing happens for as long again.
+    paused: bool,
+    /// Readings over time, not only one at the end.
+    samples: u64,
 }
 
 impl Told {
@@ -70,7 +80,7 @@ impl Told {
                 comm: "w".into(),
             },
             count: waits.count,
-            wait_ns: waits.wait_ns,
+            wait_ns: waits.wait_ns * SLOWER,
             same_cpu: waits.same_cpu,
         });
         Told {
@@ -79,7 +89,9 @@ impl Told {
             blockers: blockers.collect(),
             cpus: Some(cpus),
             lost: 0,
-            duration_ns: run.duration_ns,
+            paused: false,
+            samples: SAMPLES,
+            duration_ns: run.duration_ns * SLOWER,
         }
     }
 
@@ -93,16 +105,40 @@ impl Told {
             ("uio_aggregated".to_owned(), self.reading.count),
             ("exit_missed".to_owned(), self.lost),
         ];
+        let part = |times: &HistogramReading, parts: u64| HistogramReading {
+            sum: times.sum / SAMPLES * parts,
+            ..times.clone()
+        };
+        // As a trace tells it: a sample now and then, and at the end all of it.
+        for parts in 1..self.samples {
+            let reading = UioSeriesReading {
+                wait: part(&self.reading.wait, parts),
+                hold: part(&self.reading.hold, parts),
+                ..self.reading.clone()
+            };
+            for kind in [EventKind::UioReading(vec![reading]), EventKind::Tick] {
+                let ts_ns = self.duration_ns / SAMPLES * parts;
+                model.apply(Event { ts_ns, kind });
+            }
+        }
         for kind in [
             EventKind::UioLockKind(self.lock),
             EventKind::UioReading(vec![self.reading.clone()]),
             EventKind::UioBlockers(self.blockers.clone()),
             EventKind::Counters(counters.into()),
+            EventKind::Tick,
         ] {
             model.apply(Event {
                 ts_ns: self.duration_ns,
                 kind,
             });
+        }
+        if self.paused {
+            for parts in 1..=SAMPLES {
+                let ts_ns = self.duration_ns + self.duration_ns / SAMPLES * parts;
+                let kind = EventKind::Tick;
+                model.apply(Event { ts_ns, kind });
+            }
         }
         model.snapshot(Scope::SinceStart).uio_devices[0].what_if.clone()
     }
@@ -221,7 +257,10 @@ fn what_forbids_a_projection_is_named() {
     assert_eq!(reason(&|t| t.reading.count = 99), "few_ops");
     assert_eq!(reason(&|t| t.duration_ns = 1_000_000), "short_time");
     assert_eq!(reason(&|t| t.lost = 1_000_000), "losses");
-    assert_eq!(reason(&|t| t.reading.driver_wait_ns = 100_000_000), "driver_lock");
+    assert_eq!(
+        reason(&|t| t.reading.driver_wait_ns = 1_000_000_000),
+        "driver_lock"
+    );
     assert_eq!(reason(&|t| t.reading.contended = 12), "few_waits");
     assert_eq!(reason(&|t| t.cpus = Some(1)), "one_cpu");
     assert_eq!(reason(&|t| t.cpus = None), "cpus_unknown");
@@ -242,6 +281,14 @@ fn what_forbids_a_projection_is_named() {
     assert_eq!(reason(&other), "other_ops");
     let unlike = |t: &mut Told| t.reading.hold = histogram(&[vec![1_000; 400], vec![400_000; 600]].concat());
     assert_eq!(reason(&unlike), "unlike_calls");
+    // The load paused for as long again: its gain while it runs stays.
+    let paused = told(&|t| t.paused = true);
+    let steady = told(&|_| {});
+    assert_eq!(paused.verdict, WhatIfVerdict::Range);
+    assert!(
+        (paused.low.unwrap() - steady.low.unwrap()).abs() < 0.1 * steady.low.unwrap(),
+        "{paused:?}"
+    );
     // Little of each is no reason.
     assert_eq!(told(&|t| t.lost = 1).verdict, WhatIfVerdict::Range);
     assert_eq!(
@@ -249,6 +296,25 @@ fn what_forbids_a_projection_is_named() {
         WhatIfVerdict::Range
     );
     assert_eq!(told(&|t| same(t, 1)).verdict, WhatIfVerdict::Range);
+}
+
+/// Without samples over time a load that thinks may also be one that paused.
+#[test]
+fn samples_tell_thinking_from_pauses() {
+    let work = Work {
+        threads: 8,
+        cpus: 8,
+        think_ns: 50_000,
+        entry_ns: 1_000,
+        hold_ns: 20_000,
+        sleeps: true,
+    };
+    let mut told = Told::of(&simulation::run(&work, true), 8);
+    assert_eq!(told.what_if().verdict, WhatIfVerdict::Range);
+    told.samples = 0;
+    let said = told.what_if();
+    assert_eq!(said.verdict, WhatIfVerdict::TooWide, "{said:?}");
+    assert_eq!(said.reason.as_deref(), Some("pauses_unknown"));
 }
 
 /// A thread that comes by now and then does not make four of them five.

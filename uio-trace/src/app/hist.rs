@@ -20,8 +20,9 @@ use crate::{
 use std::io::Write;
 use tokio::time::{Instant, sleep_until};
 
-/// Longest time between two readings of the kernel's histograms: their 32-bit counts must not wrap twice.
-const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(60);
+/// Longest time between two readings of the kernel's histograms: their 32-bit counts must not wrap twice, and samples over
+/// time tell pauses of a load (model::whatif).
+const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Runs until a signal, `--duration`, or COUNT intervals.
 ///

@@ -364,7 +364,7 @@ impl Model {
                 duration_ns,
             },
             uio_present: self.uio.present(),
-            uio_devices: self.uio.snapshot(view, &self.blockers),
+            uio_devices: self.uio.snapshot(view, &self.blockers, &self.history.history()),
             ref_owners: self.refs.snapshot(in_interval, self.now_ns),
             grace_period_ns: self.refs.grace_periods(in_interval),
             aio_drains,

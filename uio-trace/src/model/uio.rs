@@ -1,7 +1,7 @@
 //! UIO devices and their figures: absolute readings of the kernel's series in, since-start and interval figures out.
 
 use super::blockers::Blockers;
-use super::history::LockTotals;
+use super::history::{History, LockTotals};
 use super::limits::{MAX_COUNT, MAX_UIO_DEVICES, MAX_UIO_SERIES, SHOWN_OPENERS};
 use super::snapshot::{Backstore, Histogram, OpenDevice, OpenProcess, UioDevice, UioLock, UioOpFigures};
 use super::whatif::{self, Behind};
@@ -326,10 +326,10 @@ impl Uio {
     }
 
     /// Records `uio_device`: those that exist, were there in the stretch, or had operations in it.
-    pub fn snapshot(&self, view: View, blockers: &Blockers) -> Vec<UioDevice> {
+    pub fn snapshot(&self, view: View, blockers: &Blockers, history: &History) -> Vec<UioDevice> {
         let mut rows = Vec::new();
         for (key, device) in &self.devices {
-            let row = self.row(*key, device, view, blockers);
+            let row = self.row(*key, device, view, blockers, history);
             let there = device.gone_ns.is_none_or(|gone| gone >= view.start_ns);
             if there || !row.ops.is_empty() {
                 rows.push(row);
@@ -338,7 +338,14 @@ impl Uio {
         rows
     }
 
-    fn row(&self, key: DeviceKey, device: &Device, view: View, blockers: &Blockers) -> UioDevice {
+    fn row(
+        &self,
+        key: DeviceKey,
+        device: &Device,
+        view: View,
+        blockers: &Blockers,
+        history: &History,
+    ) -> UioDevice {
         let (mut hold_sum, mut wait_sum, mut driver_wait_ns, mut driver_waits) = (0u64, 0u64, 0u64, 0u64);
         let mut ops = Vec::new();
         for op in UioOp::ALL {
@@ -358,6 +365,7 @@ impl Uio {
         let main = whatif::main_op(&ops).and_then(|op| UioOp::ALL.into_iter().find(|o| o.name() == op.op));
         let what_if = whatif::project(&whatif::Figures {
             duration_ns: view.duration_ns,
+            busy_share: history.busy_share(key, view.start_ns),
             cpus: view.cpus,
             lock: self.lock,
             wait_measured: view.wait_measured,

@@ -29,6 +29,8 @@ const MAIN_OP_SHARE: f64 = 0.8;
 const KNOWN_HOLDERS_SHARE: f64 = 0.5;
 /// Share of a kind's holds that are four times shorter or longer than the median from which its calls are not alike.
 const UNLIKE_SHARE: f64 = 0.2;
+/// Difference that makes no other call, ns: an uncontended hold is counted from the entry.
+const SAME_NS: u64 = 10_000;
 /// A thread with a smaller part of the waits behind it is a guest: it takes no CPU from the others.
 const GUEST_SHARE: f64 = 0.01;
 /// What is taken off and put on the calculated gain for what the model leaves out.
@@ -46,6 +48,8 @@ pub const WORTHLESS: f64 = 1.05;
 pub struct Figures<'a> {
     /// Length of the stretch, ns.
     pub duration_ns: u64,
+    /// Share of it in which the device was busy; `None`: not known whether the load paused.
+    pub busy_share: Option<f64>,
     /// CPUs online; `None`: not known.
     pub cpus: Option<u32>,
     /// What serialises the device.
@@ -250,6 +254,7 @@ fn unlike(op: &UioOpFigures) -> bool {
     let far = hold
         .buckets
         .iter()
+        .filter(|b| b.hi.saturating_add(SAME_NS) <= hold.p50 || b.lo >= hold.p50.saturating_add(SAME_NS))
         .filter(|b| b.hi <= hold.p50 / 4 || b.lo >= hold.p50.saturating_mul(4))
         .fold(0u64, |sum, b| sum.saturating_add(b.count));
     share(far, hold.count) >= UNLIKE_SHARE
@@ -284,15 +289,18 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
         );
     };
     let wait = op.wait_ns.as_ref().map_or(0, |h| h.sum);
-    let per_time = |ns: u64| ns as f64 / f.duration_ns.max(1) as f64;
+    // Pauses of the load as a whole are no time between a thread's operations.
+    let time_ns = f.duration_ns.max(1) as f64 * f.busy_share.unwrap_or(1.0);
+    let per_time = |ns: u64| ns as f64 / time_ns;
     let (in_ops, waiting) = (per_time(op.latency_ns.sum), per_time(wait));
     let ceiling = with_margin(most(op.latency_ns.sum, wait), CEILING_MARGIN);
 
     let own: u64 = f.behind.threads.iter().sum();
     let counted = own > 0 && share(f.behind.all, op.contended) >= KNOWN_HOLDERS_SHARE;
     let parts: Vec<f64> = f.behind.threads.iter().map(|n| share(*n, own)).collect();
-    // At least as many as were inside at a time.
-    let threads = (parts.iter().filter(|part| **part >= GUEST_SHARE).count() as f64).max(in_ops.ceil());
+    // At least as many as were inside at a time; the ends of the time are not exact.
+    let threads =
+        (parts.iter().filter(|part| **part >= GUEST_SHARE).count() as f64).max((in_ops * 0.95).ceil());
     let gain = weighed(&parts, in_ops, waiting);
     let (low, high, wide) = match f.cpus.map(f64::from) {
         _ if !counted => (1.0, ceiling, Wide::Threads),
@@ -300,8 +308,11 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
         _ if share(f.behind.same_cpu, f.behind.all) >= SHARED_CPUS_SHARE => (1.0, ceiling, Wide::SharedCpus),
         // Every thread can have a CPU of its own.
         Some(cpus) if threads <= cpus => {
-            let high = with_margin(gain, HIGH_MARGIN).min(ceiling);
-            (with_margin(gain, LOW_MARGIN), high, Wide::Threads)
+            let high = match f.busy_share {
+                Some(_) => with_margin(gain, HIGH_MARGIN).min(ceiling),
+                None => ceiling,
+            };
+            (with_margin(gain, LOW_MARGIN), high, Wide::Pauses)
         }
         // All that does not wait may want a CPU; time outside of operations may be waiting for one, and shrink.
         Some(cpus) => {
@@ -348,6 +359,8 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
 enum Wide {
     /// How many threads take part.
     Threads,
+    /// Whether the load paused.
+    Pauses,
     /// How many CPUs there are.
     Cpus,
     /// Threads that share CPUs.
@@ -363,6 +376,10 @@ impl Wide {
                 "threads_unknown",
                 "who held the lock is not known of enough waits to tell how many threads take part"
                     .to_owned(),
+            ),
+            Wide::Pauses => (
+                "pauses_unknown",
+                "there are too few samples over time to tell pauses of the load from time between operations".to_owned(),
             ),
             Wide::Cpus => ("cpus_unknown", "the number of CPUs is not known".to_owned()),
             Wide::SharedCpus => (
