@@ -391,7 +391,7 @@ impl Wide {
             Wide::OnCpu { cpus } => (
                 "on_cpu_unknown",
                 format!(
-                    "{} share {} and it is not known whether holders of the lock use theirs or sleep",
+                    "{} share {}; nearer the lower end if holders of the lock compute, higher if they sleep, which is not known",
                     plural(threads, "thread"),
                     plural(*cpus as u64, "CPU"),
                 ),
