@@ -47,6 +47,7 @@ struct Told {
     blockers: Vec<UioBlockerReading>,
     cpus: Option<u32>,
     lost: u64,
+    ring_lost: u64,
     duration_ns: u64,
     /// Nothing happens for as long again.
     paused: bool,
@@ -89,6 +90,7 @@ impl Told {
             blockers: blockers.collect(),
             cpus: Some(cpus),
             lost: 0,
+            ring_lost: 0,
             paused: false,
             samples: SAMPLES,
             duration_ns: run.duration_ns * SLOWER,
@@ -104,6 +106,7 @@ impl Told {
             ("uio_seen".to_owned(), self.reading.count),
             ("uio_aggregated".to_owned(), self.reading.count),
             ("exit_missed".to_owned(), self.lost),
+            ("slow_ring".to_owned(), self.ring_lost),
         ];
         let part = |times: &HistogramReading, parts: u64| HistogramReading {
             sum: times.sum / SAMPLES * parts,
@@ -291,6 +294,8 @@ fn what_forbids_a_projection_is_named() {
     );
     // Little of each is no reason.
     assert_eq!(told(&|t| t.lost = 1).verdict, WhatIfVerdict::Range);
+    // Samples that found no room are no operations.
+    assert_eq!(told(&|t| t.ring_lost = 1_000_000).verdict, WhatIfVerdict::Range);
     assert_eq!(
         told(&|t| t.reading.driver_wait_ns = 1_000_000).verdict,
         WhatIfVerdict::Range

@@ -28,6 +28,7 @@ use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, RefState, Task};
 use crate::format::printable;
 use snapshot::{InProgress, Interval, Loss, Probe, ProbeState, Snapshot};
 use std::collections::HashSet;
+use uio_trace_common::loss as reasons;
 
 /// What a model is told at its begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,6 +79,16 @@ pub struct Model {
     /// What the model itself could not keep, when the interval began.
     own_losses_before: [u64; OWN_LOSSES.len()],
 }
+
+/// Losses that leave operations out of the sums; a full ring does not.
+const OPERATIONS_LOST: [u32; 6] = [
+    reasons::DROP_INFLIGHT_COLLISION,
+    reasons::DROP_EXIT_WITHOUT_ENTRY,
+    reasons::DROP_EXIT_MISSED,
+    reasons::DROP_SERIES_FULL,
+    reasons::DROP_MINOR_RANGE,
+    reasons::DROP_READ_FAULT,
+];
 
 /// Reasons of the model's own losses.
 const OWN_LOSSES: [&str; 8] = [
@@ -348,7 +359,7 @@ impl Model {
         let loss = self.loss(in_interval);
         let view = uio::View {
             cpus: self.cpus,
-            lost_share: loss.total() as f64 / loss.seen.max(1) as f64,
+            lost_share: loss.of(&OPERATIONS_LOST) as f64 / loss.seen.max(1) as f64,
             interval: in_interval,
             start_ns,
             duration_ns: duration_ns.max(1),

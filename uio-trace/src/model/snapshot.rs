@@ -534,6 +534,15 @@ impl Loss {
     pub fn total(&self) -> u64 {
         self.dropped.values().sum()
     }
+
+    /// What was lost for these reasons (`uio_trace_common::loss`).
+    pub fn of(&self, reasons: &[u32]) -> u64 {
+        let lost = |reason: &u32| self.dropped.get(uio_trace_common::loss::name(*reason));
+        reasons
+            .iter()
+            .filter_map(lost)
+            .fold(0, |sum, n| sum.saturating_add(*n))
+    }
 }
 
 /// State of a probe.

@@ -96,7 +96,7 @@ pub struct View {
     pub wait_measured: bool,
     /// CPUs online; `None`: not known.
     pub cpus: Option<u32>,
-    /// Share of what was seen that was lost.
+    /// Share of the operations that is not in the sums.
     pub lost_share: f64,
 }
 

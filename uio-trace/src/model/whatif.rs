@@ -15,7 +15,7 @@ pub const MIN_WAITS: u64 = 30;
 /// Shortest stretch of time, ns, and how many mean latencies it must hold: a wait counts where it ends.
 pub const MIN_TIME_NS: u64 = 100_000_000;
 const MIN_LATENCIES: f64 = 10.0;
-/// Share of all that was seen whose loss makes sums untrustworthy.
+/// Share of lost operations that makes sums untrustworthy.
 pub const MAX_LOST_SHARE: f64 = 0.01;
 /// Share of waits that began on the holder's CPU from which the threads are taken to share one CPU.
 pub const ONE_CPU_SHARE: f64 = 0.8;
@@ -62,7 +62,7 @@ pub struct Figures<'a> {
     pub driver_wait_ns: u64,
     /// Waits of the kind of operation that waits most, by what held the lock when they began.
     pub behind: Behind,
-    /// Share of what was seen that was lost, 0..1.
+    /// Share of the operations that is not in the sums, 0..1.
     pub lost_share: f64,
 }
 
@@ -154,7 +154,7 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
     }
     if f.lost_share > MAX_LOST_SHARE {
         let text = format!(
-            "no projection: {} of what was seen was lost",
+            "no projection: {} of the operations were lost",
             percent(f.lost_share)
         );
         return refused("losses", text);
