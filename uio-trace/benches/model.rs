@@ -284,13 +284,19 @@ fn rates(name: &str, events: &[Event]) {
     });
     best("apply", name, events.len(), || {
         let mut round = events.to_vec();
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let took = timed(&mut || round.drain(..).for_each(|event| model.apply(event)));
         black_box(&model);
         took
     });
     best("decode + apply", name, events.len(), || {
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let took = timed(&mut || {
             for batch in &encoded {
                 batch.clone().decode(|event| model.apply(event));
@@ -332,7 +338,10 @@ fn devices(count: u32) -> Vec<UioSeriesReading> {
 
 fn memory(name: &str, fill: impl FnOnce(&mut Model)) {
     let before = IN_USE.load(Ordering::Relaxed);
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     fill(&mut model);
     let used = IN_USE.load(Ordering::Relaxed) - before;
     let begin = Instant::now();

@@ -238,6 +238,8 @@ pub enum EventKind {
     UioBlockers(Vec<UioBlockerReading>),
     /// What /sys/class/uio says now (all devices; one that is missing is gone).
     UioDevices(Vec<UioDeviceInfo>),
+    /// Who has UIO devices open.
+    UioOpen(UioOpen),
     /// The uio module (or built-in driver) came or went.
     UioPresence(UioPresence),
     /// What this kernel's uio driver serialises a device with (from its BTF or symbols).
@@ -385,7 +387,7 @@ pub struct HistogramReading {
 }
 
 /// A device as sysfs shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UioDeviceInfo {
     /// Minor number.
     pub minor: u32,
@@ -393,4 +395,34 @@ pub struct UioDeviceInfo {
     pub name: Option<String>,
     /// `version` attribute.
     pub version: Option<String>,
+    /// Driver of the device it belongs to (`device/driver` of its folder in sysfs); `None`: it has none, or not read yet.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The device it belongs to (`device`): a PCI address, `tcm_user`, ...
+    #[serde(default)]
+    pub parent: Option<String>,
+}
+
+/// Descriptors of UIO devices, found by looking through /proc/PID/fd.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UioOpen {
+    /// One for each process and device.
+    pub openers: Vec<UioOpener>,
+    /// All processes were looked at; else there may be more.
+    pub complete: bool,
+}
+
+/// A process that has a UIO device open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UioOpener {
+    /// Minor number.
+    pub minor: u32,
+    /// The device's node is gone: it was unregistered.
+    pub deleted: bool,
+    /// Process.
+    pub tgid: u32,
+    /// Its comm.
+    pub comm: String,
+    /// Its descriptors of the device.
+    pub descriptors: u64,
 }

@@ -134,6 +134,7 @@ impl Stream {
                         minor,
                         name: Some(format!("d\r{minor}")),
                         version: Some(String::new()),
+                        ..UioDeviceInfo::default()
                     })
                     .collect(),
             ),
@@ -267,8 +268,14 @@ fn check(s: &Snapshot) {
 fn random_streams_keep_the_sums() {
     for seed in 1..=12 {
         let mut stream = Stream::new(seed);
-        let mut model = Model::new(Config { start_ns: Some(0) });
-        let mut twin = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
+        let mut twin = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let (mut kills_by_interval, mut ops_by_interval) = (0, 0);
         for i in 1..=4_000 {
             let event = stream.next();
@@ -356,7 +363,10 @@ fn random_streams_keep_the_sums() {
 
 #[test]
 fn memory_is_bounded_by_counts_not_by_the_host() {
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     let task = |n: u64| Task {
         tgid: n as u32,
         tid: n as u32,

@@ -410,9 +410,7 @@ fn recorded_writes(folder: &Path) -> Vec<u64> {
         let Some(Record::Meta(meta)) = records.first() else {
             panic!("no meta record")
         };
-        let mut model = Model::new(Config {
-            start_ns: Some(meta.started_ns),
-        });
+        let mut model = Model::new(Config::of(meta));
         for record in &records {
             if let Record::Event(event) = record {
                 model.apply(event.clone());
@@ -622,6 +620,7 @@ fn minute() -> PathBuf {
             minor: second % 2,
             name: Some(format!("at-second-{second}")),
             version: None,
+            ..UioDeviceInfo::default()
         };
         let kinds = [
             EventKind::UioPresence(UioPresence::Present),

@@ -81,10 +81,11 @@ fn kind(event: &Event) -> usize {
         EventKind::Waiting(_) => 22,
         EventKind::Stacks(_) => 23,
         EventKind::Tick => 24,
+        EventKind::UioOpen(_) => 25,
     }
 }
 
-const KINDS: usize = 25;
+const KINDS: usize = 26;
 
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {
@@ -101,7 +102,10 @@ fn every_kind_of_event_is_read_as_it_was_written() {
 #[test]
 fn a_replayed_model_shows_what_the_live_one_showed() {
     let show = |events: Vec<Event>| {
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         events.into_iter().for_each(|event| model.apply(event));
         json::render(&meta(), &model.snapshot(Scope::SinceStart)).unwrap()
     };

@@ -26,7 +26,10 @@ use uio_trace::ui::action::Control;
 const SECOND: u64 = 1_000_000_000;
 
 fn model() -> Model {
-    Model::new(Config { start_ns: Some(0) })
+    Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    })
 }
 
 fn shown(model: &Model) -> String {
@@ -111,9 +114,21 @@ fn back_and_forth_the_figures_are_those_of_that_moment() {
 fn damage_is_shown_as_a_loss_and_only_from_there_on() {
     let events = events();
     let mut bytes = recording(&events);
-    // A byte of a frame in the middle.
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
+    // A byte in the middle of what a frame holds; of a damaged header not even the number of events would be known.
+    let whole = |bytes: &[u8]| {
+        let records = uio_trace::recording::Reader::new(bytes)
+            .unwrap()
+            .map(Result::unwrap);
+        records
+            .into_iter()
+            .any(|r| matches!(r, Record::Gap(gap) if gap.records == Some(4)))
+    };
+    let middle = (bytes.len() / 2..bytes.len()).find(|at| {
+        let mut damaged = bytes.clone();
+        damaged[*at] ^= 1;
+        whole(&damaged)
+    });
+    bytes[middle.unwrap()] ^= 1;
     let (folder, path) = write("damage", &bytes);
     let (mut replay, mut model) = paused(&path);
     let lost = |model: &Model| {

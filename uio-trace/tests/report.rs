@@ -31,14 +31,42 @@ fn meta() -> Meta {
 }
 
 fn busy() -> Snapshot {
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     let events = script::Script::default().read(include_str!("scenario/busy.script"), true);
     events.into_iter().for_each(|e| model.apply(e));
     model.snapshot(Scope::SinceStart)
 }
 
+/// One device that is serialised, with a name of 200 bytes that is no text.
+fn one_device() -> Snapshot {
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        cpus: Some(4),
+    });
+    let events = script::Script::default().read(include_str!("scenario/device.script"), true);
+    for mut event in events {
+        if let EventKind::UioDevices(devices) = &mut event.kind {
+            let bytes = [
+                b"tcm-user/0/d\xff\x1b[2J\x07\r\n\xe2\x80\xae/",
+                [b'x'; 176].as_slice(),
+            ]
+            .concat();
+            devices[0].name = Some(String::from_utf8_lossy(&bytes).into_owned());
+            devices[0].parent = Some("tcm\u{9b}_user".to_owned());
+        }
+        model.apply(event);
+    }
+    model.snapshot(Scope::SinceStart)
+}
+
 fn idle() -> Snapshot {
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     model.begin_interval(10_000_000_000);
     model.snapshot(Scope::SinceStart)
 }
@@ -49,12 +77,41 @@ const PLAIN: Options = Options {
     heading: true,
 };
 
+/// What `hist --device` prints of a device at work: verdict, evidence and what the lock is worth, on one screen.
+#[test]
+fn one_device_fits_a_screen() {
+    let dump = text::render(&meta(), &one_device(), &PLAIN);
+    assert!(
+        dump.lines().count() <= 32,
+        "{} lines:\n{dump}",
+        dump.lines().count()
+    );
+    for line in dump.lines() {
+        assert!(width(line) < 80, "{line}");
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+    // Wherever lines are broken.
+    let words = dump.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "is serialised: callers wait",
+        "times as many write",
+        "the factor assumes: the threads go on as before",
+        "backstore d",
+        "open: at least 2 descriptors of tcmu-runner (20)",
+    ] {
+        assert!(words.contains(part), "{part}\n{dump}");
+    }
+    assert!(!dump.contains('\u{202e}'), "{dump}");
+}
+
 #[test]
 fn a_dump_fits_a_ticket_and_a_terminal() {
     for (snapshot, options) in [
         (busy(), PLAIN),
         (busy(), Options { ascii: true, ..PLAIN }),
         (busy(), Options { all: true, ..PLAIN }),
+        (one_device(), PLAIN),
+        (one_device(), Options { all: true, ..PLAIN }),
         (idle(), PLAIN),
     ] {
         let dump = text::render(&meta(), &snapshot, &options);
@@ -203,7 +260,10 @@ fn without_refs() -> Snapshot {
         required: true,
     };
     let full = Some("no free debug register");
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     let kind = EventKind::Probes(vec![
         probe("uio", "uio_write", None),
         probe("aio", "kill_ioctx", None),

@@ -75,7 +75,10 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn every_form_is_that_of_the_model() {
     let folder = folder("forms");
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
     triage::events().into_iter().for_each(|e| model.apply(e));
     model.finish(model.now_ns());
     let snapshot = model.snapshot(Scope::SinceStart);

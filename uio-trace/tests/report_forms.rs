@@ -444,7 +444,10 @@ fn a_dump_compares_like_its_trace() {
     json::write_snapshot(&mut whole, &story.snapshot).unwrap();
     let mut pieces = Vec::new();
     json::write_meta(&mut pieces, &story.meta).unwrap();
-    let mut model = uio_trace::model::Model::new(uio_trace::model::Config { start_ns: Some(0) });
+    let mut model = uio_trace::model::Model::new(uio_trace::model::Config {
+        start_ns: Some(0),
+        ..uio_trace::model::Config::default()
+    });
     let mut next = 5_000_000_000;
     for event in triage::events() {
         if event.ts_ns > next {

@@ -24,6 +24,8 @@ struct Scenario {
     /// What it shows.
     #[allow(dead_code)] // for the reader of the file
     about: String,
+    /// CPUs online.
+    cpus: Option<u32>,
     step: Vec<Step>,
 }
 
@@ -52,7 +54,10 @@ struct Step {
 fn run(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).expect("the scenario");
     let scenario: Scenario = toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut model = Model::new(Config { start_ns: Some(0) });
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        cpus: scenario.cpus,
+    });
     let mut script = script::Script::default();
     let mut differences = Vec::new();
     let ns = |t: &str| script::duration(t).unwrap_or_else(|| panic!("{}: {t}", path.display()));
@@ -81,6 +86,9 @@ fn run(path: &Path) -> Vec<String> {
             let kind = record["type"].as_str().expect("type").to_string();
             actual.entry(kind).or_default().push(record);
         }
+        // The order of the findings is part of what they say.
+        let first = actual.get("finding").and_then(|all| all.first()).cloned();
+        actual.insert("first_finding".to_owned(), first.into_iter().collect());
         let none = Vec::new();
         let closed = expect::CLOSED.iter().map(|n| n.to_string());
         let tables: std::collections::BTreeSet<String> = closed.chain(step.expect.keys().cloned()).collect();

@@ -68,6 +68,12 @@ impl Filter {
                 }
                 true
             }
+            EventKind::UioOpen(open) => {
+                if self.device.is_some() {
+                    open.openers.retain(|opener| self.minors.contains(&opener.minor));
+                }
+                true
+            }
             EventKind::UioReading(readings) => {
                 if self.device.is_some() {
                     readings.retain(|reading| self.minors.contains(&reading.device.minor));

@@ -20,8 +20,9 @@ use crate::{
 use std::io::Write;
 use tokio::time::{Instant, sleep_until};
 
-/// Longest time between two readings of the kernel's histograms: their 32-bit counts must not wrap twice.
-const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(60);
+/// Longest time between two readings of the kernel's histograms: their 32-bit counts must not wrap twice, and samples over
+/// time tell pauses of a load (model::whatif).
+const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Runs until a signal, `--duration`, or COUNT intervals.
 ///
@@ -33,7 +34,7 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     // Not before: until there is something to print, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
-    let started_ns = meta.started_ns;
+    let mut model = Model::new(model::Config::of(&meta));
     let mut out = Output {
         config: &config,
         meta,
@@ -42,9 +43,6 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     out.begin()?;
 
     let started = Instant::now();
-    let mut model = Model::new(model::Config {
-        start_ns: Some(started_ns),
-    });
     let ends = config.duration.map(|duration| started + duration);
     let mut next = config.interval.map(|interval| started + interval);
     let mut next_read = started + READ_AT_LEAST;

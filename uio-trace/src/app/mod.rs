@@ -1,6 +1,7 @@
 //! The commands: what wires rooms together.
 
 pub mod check;
+pub mod device;
 pub mod diff;
 pub mod exec;
 pub mod filter;

@@ -191,9 +191,7 @@ impl Replay {
         let begin = Kept {
             at_ns: first_ns,
             place: replay.place,
-            model: Model::new(model::Config {
-                start_ns: Some(replay.meta.started_ns),
-            }),
+            model: Model::new(model::Config::of(&replay.meta)),
         };
         replay.kept.push(begin);
         Ok(replay)

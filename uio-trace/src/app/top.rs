@@ -143,9 +143,7 @@ pub async fn show(live: &mut impl Live, meta: Meta, stop: &mut Stop) -> Result<(
     // Never dropped: ratatui's drop shows the cursor, which the guard does, and panics when the terminal is gone.
     let mut screen = ManuallyDrop::new(screen);
     let mut seen = Seen {
-        model: Model::new(model::Config {
-            start_ns: Some(meta.started_ns),
-        }),
+        model: Model::new(model::Config::of(&meta)),
         recording: live
             .timeline()
             .is_none()

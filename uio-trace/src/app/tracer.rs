@@ -1,12 +1,13 @@
 //! One stream of events from everything there is to read: rings, maps, sysfs, the probes' own state.
 
-use super::{filter::Filter, preflight};
+use super::{device, filter::Filter, preflight};
 use crate::{
     config::TraceConfig,
     error::AppError,
     event::{Event, EventKind, KernelPtr, UioPresence},
     ingest::{
         blockers, clock, counters,
+        openers::Openers,
         ring::RingReader,
         series::SeriesReader,
         symbols::SymbolSource,
@@ -53,6 +54,7 @@ pub struct Tracer {
     slow: RingReader,
     series: SeriesReader,
     sysfs: UioSysfs,
+    openers: Openers,
     symbols: SymbolSource,
     filter: Filter,
     log: Option<aya_log::EbpfLogger<StderrLog>>,
@@ -69,8 +71,8 @@ pub struct Tracer {
     stacks: Result<(), String>,
 }
 
-/// How long figures wait for the scan of all tasks: with many thousands it takes longer than a first short dump.
-const SCAN_PATIENCE: Duration = Duration::from_millis(500);
+/// How long the last figures wait for the scan of all tasks, which looks twice; with many thousands it takes longer.
+const SCAN_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Release functions remembered as asked for; a kernel has a few dozen.
 const RELEASES_MAX: usize = 1024;
@@ -89,7 +91,7 @@ impl Tracer {
             return Err(AppError::Usage(format!("--pid {pid}: there is no such process")));
         }
         let filter = Filter::new(config);
-        check_device(root, &filter, config)?;
+        device::check(root, &filter, config)?;
         let session_config = SessionConfig {
             slow_ns: u64::try_from(config.slow.as_nanos()).unwrap_or(u64::MAX),
             target_tgid: config.pid,
@@ -122,6 +124,7 @@ impl Tracer {
             slow,
             series: SeriesReader::default(),
             sysfs: UioSysfs::start(root.clone()),
+            openers: Openers::start(root.clone()),
             symbols,
             filter,
             log,
@@ -267,7 +270,11 @@ impl Tracer {
         if (everything || changes.uio.is_some())
             && let Some(devices) = self.sysfs.poll()
         {
+            self.openers.devices_changed();
             self.tell(EventKind::UioDevices(devices));
+        }
+        if everything && let Some(open) = self.openers.poll(std::time::Instant::now()) {
+            self.tell(EventKind::UioOpen(open));
         }
         if let Some(log) = &mut self.log {
             log.flush();
@@ -341,45 +348,4 @@ pub fn stacks_row(readable: &Result<(), String>) -> Probe {
         gives: "what has been waiting since before the trace, and stacks of what hangs".into(),
         required: false,
     }
-}
-
-/// A device that is asked for by name must exist, unless uio is not there yet.
-fn check_device(root: &Root, filter: &Filter, config: &TraceConfig) -> Result<(), AppError> {
-    let Some(wanted) = &config.device else {
-        return Ok(());
-    };
-    let Ok(folder) = std::fs::read_dir(root.join("sys/class/uio")) else {
-        return Ok(());
-    };
-    let mut names = Vec::new();
-    for entry in folder.flatten() {
-        let file_name = entry.file_name();
-        let Some(minor) = file_name
-            .to_str()
-            .and_then(|n| n.strip_prefix("uio")?.parse().ok())
-        else {
-            continue;
-        };
-        let name = std::fs::read_to_string(entry.path().join("name"))
-            .unwrap_or_default()
-            .trim_end()
-            .to_owned();
-        let info = crate::event::UioDeviceInfo {
-            minor,
-            name: Some(name.clone()),
-            version: None,
-        };
-        if filter.wanted_device(&info) {
-            return Ok(());
-        }
-        names.push(format!("uio{minor} ({})", name));
-    }
-    let there = if names.is_empty() {
-        "there are none now".into()
-    } else {
-        format!("there are {}", names.join(", "))
-    };
-    Err(AppError::Usage(format!(
-        "--device {wanted}: no such UIO device; {there}"
-    )))
 }

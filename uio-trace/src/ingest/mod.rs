@@ -5,6 +5,7 @@ pub mod clock;
 pub mod counters;
 pub mod decode;
 pub mod family;
+pub mod openers;
 pub mod ring;
 pub mod series;
 pub mod symbols;

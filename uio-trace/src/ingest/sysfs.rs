@@ -4,10 +4,12 @@
 use crate::{event::UioDeviceInfo, kernel::Root};
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     os::unix::fs::MetadataExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::mpsc::{Receiver, Sender, channel},
     thread,
+    time::{Duration, Instant},
 };
 
 /// A device folder: a re-registered minor has another inode.
@@ -15,6 +17,67 @@ use std::{
 struct Life {
     minor: u32,
     inode: u64,
+}
+
+/// An attribute without its last newline. A driver may call its device anything: what is no UTF-8 is replaced.
+fn text(folder: &Path, file: &str) -> Option<String> {
+    let bytes = std::fs::read(folder.join(file)).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+}
+
+fn read(minor: u32, folder: &Path) -> UioDeviceInfo {
+    UioDeviceInfo {
+        minor,
+        name: text(folder, "name"),
+        version: text(folder, "version"),
+        driver: target(folder, "device/driver"),
+        parent: target(folder, "device"),
+    }
+}
+
+/// Last part of where a link leads.
+fn target(folder: &Path, link: &str) -> Option<String> {
+    let target = std::fs::read_link(folder.join(link)).ok()?;
+    Some(target.file_name()?.to_string_lossy().into_owned())
+}
+
+/// N of `uioN`.
+fn minor_of(file_name: &OsStr) -> Option<u32> {
+    file_name.to_str()?.strip_prefix("uio")?.parse().ok()
+}
+
+/// Minors of the devices there are, ascending; `None`: uio is not there.
+pub fn minors(root: &Root) -> Option<Vec<u32>> {
+    let folder = std::fs::read_dir(root.join("sys/class/uio")).ok()?;
+    let mut minors: Vec<u32> = folder
+        .flatten()
+        .filter_map(|entry| minor_of(&entry.file_name()))
+        .collect();
+    minors.sort_unstable();
+    Some(minors)
+}
+
+/// The names of these devices, as far as they can be read within `patience`.
+pub fn names(root: &Root, minors: &[u32], patience: Duration) -> Vec<UioDeviceInfo> {
+    let (send, receive) = channel();
+    for &minor in minors {
+        let (send, folder) = (send.clone(), root.join(format!("sys/class/uio/uio{minor}")));
+        // One each: a device that never answers must not hide the others.
+        thread::spawn(move || send.send((minor, text(&folder, "name"))));
+    }
+    drop(send);
+    let until = Instant::now() + patience;
+    let mut names = BTreeMap::new();
+    while let Ok((minor, name)) = receive.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        names.insert(minor, name);
+    }
+    let info = |&minor: &u32| UioDeviceInfo {
+        minor,
+        name: names.remove(&minor).flatten(),
+        version: None,
+        ..UioDeviceInfo::default()
+    };
+    minors.iter().map(info).collect()
 }
 
 /// Follows /sys/class/uio.
@@ -33,15 +96,7 @@ impl UioSysfs {
         let (answer, answers) = channel();
         thread::spawn(move || {
             for (life, folder) in questions {
-                let text = |file: &str| {
-                    std::fs::read_to_string(folder.join(file)).map(|s| s.trim_end_matches('\n').to_owned())
-                };
-                let info = UioDeviceInfo {
-                    minor: life.minor,
-                    name: text("name").ok(),
-                    version: text("version").ok(),
-                };
-                if answer.send((life, info)).is_err() {
+                if answer.send((life, read(life.minor, &folder))).is_err() {
                     return;
                 }
             }
@@ -59,10 +114,7 @@ impl UioSysfs {
         let mut lives = Vec::new();
         if let Ok(folder) = std::fs::read_dir(self.root.join("sys/class/uio")) {
             for entry in folder.flatten() {
-                let minor = entry
-                    .file_name()
-                    .to_str()
-                    .and_then(|n| n.strip_prefix("uio")?.parse().ok());
+                let minor = minor_of(&entry.file_name());
                 if let (Some(minor), Ok(metadata)) = (minor, std::fs::metadata(entry.path())) {
                     lives.push((
                         Life {
@@ -95,6 +147,7 @@ impl UioSysfs {
                 minor: life.minor,
                 name: None,
                 version: None,
+                ..UioDeviceInfo::default()
             };
             self.known
                 .iter()
@@ -107,7 +160,7 @@ impl UioSysfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, time::Duration};
+    use std::fs;
 
     /// A device whose name cannot be read (here: there is none) is listed all the same, without holding up the others.
     #[test]
@@ -139,6 +192,27 @@ mod tests {
         fs::remove_dir_all(class.join("uio0")).unwrap();
         let left = sysfs.poll().unwrap();
         assert_eq!(left.iter().map(|d| d.minor).collect::<Vec<_>>(), [7]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// Any bytes are a name; names are read one by one, and what is not there has none.
+    #[test]
+    fn a_name_may_be_no_text() {
+        let root = std::env::temp_dir().join(format!("uio-trace-sysfs-names-{}", std::process::id()));
+        let class = root.join("sys/class/uio");
+        fs::create_dir_all(class.join("uio3")).unwrap();
+        fs::create_dir_all(class.join("uio1")).unwrap();
+        fs::create_dir_all(class.join("uiox")).unwrap();
+        fs::write(class.join("uio3/name"), b"a\xff\x1b[2Jb\n").unwrap();
+        let at = Root::at(&root);
+        let minors = minors(&at).unwrap();
+        assert_eq!(minors, [1, 3]);
+        let names: Vec<Option<String>> = names(&at, &minors, Duration::from_secs(20))
+            .into_iter()
+            .map(|d| d.name)
+            .collect();
+        assert_eq!(names, [None, Some("a\u{fffd}\u{1b}[2Jb".to_owned())]);
+        assert_eq!(super::minors(&Root::at(root.join("nowhere"))), None);
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -10,6 +10,9 @@ use std::{
     time::Duration,
 };
 
+/// What has waited since before the trace has not run for this long; shorter waits end by themselves.
+const REST: Duration = Duration::from_secs(1);
+
 /// One look at all tasks, by a thread of its own: with thousands of them it takes a moment.
 pub struct Scan(Option<Receiver<Vec<TaskStack>>>);
 
@@ -18,7 +21,7 @@ impl Scan {
     pub fn start(root: Root) -> Scan {
         let (send, receive) = channel();
         std::thread::spawn(move || {
-            let found = stacks::all(&root, |frames| waits::classify(frames).is_some());
+            let found = stacks::all(&root, REST, |frames| waits::classify(frames).is_some());
             // Nobody is there to hear it: the trace is over.
             let _ = send.send(found);
         });
@@ -46,7 +49,7 @@ pub fn stacks_of(root: &Root, tasks: Vec<Task>) -> Vec<TaskStack> {
     tasks
         .into_iter()
         .map(|task| TaskStack {
-            frames: stacks::read(root, task.tgid, task.tid),
+            frames: stacks::read_resting(root, task.tgid, task.tid),
             task,
         })
         .collect()

@@ -4,6 +4,7 @@
 
 pub mod btf;
 pub mod cpus;
+pub mod descriptors;
 pub mod lockdown;
 pub mod offsets;
 pub mod privileges;

@@ -2,13 +2,32 @@
 
 use super::Root;
 use crate::event::{Task, TaskStack};
-use std::io::ErrorKind;
+use std::{io::ErrorKind, time::Duration};
 
 /// Most tasks looked at in one scan: a read takes some tens of microseconds.
 pub const MAX_TASKS: usize = 65_536;
 
-/// Functions of a task's kernel stack from the innermost outwards; empty where it runs, is gone, or may not be read.
-pub fn read(root: &Root, tgid: u32, tid: u32) -> Vec<String> {
+/// Context switches of a task until now; `None`: it runs, or is gone.
+///
+/// The stack of a task that runs must not be read: where a kretprobe's return address is on it, kernels since 6.1 warn in their
+/// log (kernel/trace/rethook.c, rethook_find_ret_addr), and with `panic_on_warn` that is the end.
+fn resting(root: &Root, tgid: u32, tid: u32) -> Option<u64> {
+    let status = root.text(format!("proc/{tgid}/task/{tid}/status")).ok()?;
+    let field = |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim());
+    if field("State:")?.starts_with('R') {
+        return None;
+    }
+    let count = |name: &str| field(name)?.parse::<u64>().ok();
+    count("voluntary_ctxt_switches:")?.checked_add(count("nonvoluntary_ctxt_switches:")?)
+}
+
+/// Functions of the kernel stack of a task that has been waiting for long, from the innermost outwards; empty where it runs, is
+/// gone, or may not be read.
+pub fn read_resting(root: &Root, tgid: u32, tid: u32) -> Vec<String> {
+    resting(root, tgid, tid).map_or_else(Vec::new, |_| read(root, tgid, tid))
+}
+
+fn read(root: &Root, tgid: u32, tid: u32) -> Vec<String> {
     root.text(format!("proc/{tgid}/task/{tid}/stack"))
         .map(|text| parse(&text))
         .unwrap_or_default()
@@ -24,33 +43,38 @@ fn parse(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// All tasks whose stack is wanted, up to [`MAX_TASKS`] looked at.
-pub fn all(root: &Root, wanted: impl Fn(&[String]) -> bool) -> Vec<TaskStack> {
+/// All tasks whose stack is wanted, up to [`MAX_TASKS`] looked at; only of those that have not run for `rest`.
+pub fn all(root: &Root, rest: Duration, wanted: impl Fn(&[String]) -> bool) -> Vec<TaskStack> {
+    let tasks = numbers(root, "proc").into_iter().flat_map(|tgid| {
+        let threads = numbers(root, &format!("proc/{tgid}/task"));
+        threads.into_iter().map(move |tid| (tgid, tid))
+    });
+    let before: Vec<(u32, u32, u64)> = tasks
+        .take(MAX_TASKS)
+        .filter_map(|(tgid, tid)| Some((tgid, tid, resting(root, tgid, tid)?)))
+        .collect();
+    std::thread::sleep(rest);
     let mut found = Vec::new();
-    let mut looked_at = 0;
-    for tgid in numbers(root, "proc") {
-        for tid in numbers(root, &format!("proc/{tgid}/task")) {
-            looked_at += 1;
-            if looked_at > MAX_TASKS {
-                return found;
-            }
-            let frames = read(root, tgid, tid);
-            if wanted(&frames) {
-                let comm = root
-                    .text(format!("proc/{tgid}/task/{tid}/comm"))
-                    .unwrap_or_default();
-                found.push(TaskStack {
-                    task: Task { tgid, tid, comm },
-                    frames,
-                });
-            }
+    for (tgid, tid, switches) in before {
+        if resting(root, tgid, tid) != Some(switches) {
+            continue;
+        }
+        let frames = read(root, tgid, tid);
+        if wanted(&frames) {
+            let comm = root
+                .text(format!("proc/{tgid}/task/{tid}/comm"))
+                .unwrap_or_default();
+            found.push(TaskStack {
+                task: Task { tgid, tid, comm },
+                frames,
+            });
         }
     }
     found
 }
 
 /// Entries of a folder that are numbers, ascending.
-fn numbers(root: &Root, folder: &str) -> Vec<u32> {
+pub(super) fn numbers(root: &Root, folder: &str) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(root.join(folder)) else {
         return Vec::new();
     };
@@ -116,6 +140,30 @@ mod tests {
     const HANGING: &str = "[<0>] exit_aio+0x10b/0x160\n[<0>] mmput+0x4d/0x130\n[<0>] tcm_fn+0x1/0x2 [tcm]\n\
                            [<0>] 0xffffffffc0a1\n";
 
+    const SLEEPS: &str =
+        "State:\tD (disk sleep)\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t1\n";
+    const RUNS: &str = "State:\tR (running)\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t1\n";
+
+    #[test]
+    fn stacks_of_what_runs_are_left_alone() {
+        let files = [
+            ("proc/7/task/8/stack", HANGING),
+            ("proc/7/task/8/status", RUNS),
+            ("proc/7/task/9/stack", HANGING),
+            ("proc/7/task/9/status", SLEEPS),
+        ];
+        let fixture = Fixture::new("runs", &files);
+        let read = |tid| read_resting(&fixture.root(), 7, tid).len();
+        assert_eq!((read(8), read(9)), (0, 3));
+        let root = fixture.root();
+        assert_eq!(resting(&root, 7, 9), Some(4));
+        // It has run meanwhile: what it waits for now began after the trace.
+        let changes = std::thread::spawn(move || all(&root, Duration::from_millis(400), |_| true));
+        std::thread::sleep(Duration::from_millis(100));
+        std::fs::write(fixture.0.join("proc/7/task/9/status"), SLEEPS.replace('3', "4")).unwrap();
+        assert!(changes.join().unwrap().is_empty());
+    }
+
     #[test]
     fn functions_are_read_without_offsets_and_modules() {
         assert_eq!(parse(HANGING), ["exit_aio", "mmput", "tcm_fn"]);
@@ -130,12 +178,18 @@ mod tests {
             &[
                 ("proc/1/stack", ""),
                 ("proc/7/task/7/stack", "[<0>] do_nanosleep+0x1/0x2\n"),
+                ("proc/7/task/7/status", SLEEPS),
+                ("proc/7/task/8/stack", HANGING),
+                ("proc/7/task/8/status", RUNS),
                 ("proc/7/task/9/stack", HANGING),
+                ("proc/7/task/9/status", SLEEPS),
                 ("proc/7/task/9/comm", "worker\n"),
                 ("proc/self/task/1/stack", HANGING),
             ],
         );
-        let found = all(&fixture.root(), |frames| frames.iter().any(|f| f == "exit_aio"));
+        let found = all(&fixture.root(), Duration::ZERO, |frames| {
+            frames.iter().any(|f| f == "exit_aio")
+        });
         assert_eq!(found.len(), 1);
         assert_eq!(
             (found[0].task.tgid, found[0].task.tid, found[0].task.comm.as_str()),

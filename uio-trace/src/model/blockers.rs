@@ -2,6 +2,7 @@
 
 use super::limits::{MAX_BLOCKERS, SHOWN_BLOCKERS};
 use super::snapshot::{Blocker, OpPair};
+use super::whatif::Behind;
 use crate::event::{DeviceKey, UioBlockerReading, UioOp};
 use crate::format::printable;
 use std::cmp::Reverse;
@@ -129,6 +130,25 @@ impl Blockers {
         rows.sort_by_key(|row| (Reverse(row.wait_ns), row.tgid, row.tid));
         rows.truncate(SHOWN_BLOCKERS);
         rows
+    }
+
+    /// Waits of a kind of operation, by thread of the same kind they began behind.
+    pub fn behind(&self, interval: bool, device: DeviceKey, op: UioOp) -> Behind {
+        let mut behind = Behind::default();
+        let mut threads: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        for (key, _, waits) in self
+            .of(interval, device)
+            .filter(|(key, _, _)| key.waiter_op == op)
+        {
+            behind.all = behind.all.saturating_add(waits.count);
+            behind.same_cpu = behind.same_cpu.saturating_add(waits.same_cpu);
+            if key.holder_op == Some(op) {
+                let thread = threads.entry((key.tgid, key.tid)).or_default();
+                *thread = thread.saturating_add(waits.count);
+            }
+        }
+        behind.threads = threads.into_values().collect();
+        behind
     }
 
     /// What waited behind what, by the time waited, descending.

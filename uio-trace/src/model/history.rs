@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Ticks closer together than this, ns, make no sample of their own.
 pub const SAMPLE_MIN_NS: u64 = 500_000_000;
 
+/// Samples that show whether a load was steady.
+const LEAST_SAMPLES: usize = 4;
+
 /// The stretch of time a sample is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
@@ -58,6 +61,27 @@ impl History {
         const NONE: &VecDeque<LockSample> = &VecDeque::new();
         let key = DeviceKey { minor, generation };
         self.devices.get(&key).unwrap_or(NONE).iter().copied()
+    }
+
+    /// Share of the time since `start_ns` in which a device was at least half as busy (held and waited for) as in its
+    /// busiest span; `None`: too few samples to tell.
+    pub fn busy_share(&self, device: DeviceKey, start_ns: MonotonicNs) -> Option<f64> {
+        // A device whose series began later had nothing to show before.
+        let samples = self.device(device.minor, device.generation).rev();
+        let samples = samples.chain(std::iter::repeat(LockSample::default()));
+        let spans = self.spans.iter().rev();
+        let since: Vec<(f64, f64)> = spans
+            .take_while(|span| span.end_ns.saturating_sub(span.duration_ns) >= start_ns)
+            .zip(samples)
+            .map(|(span, sample)| (span.duration_ns as f64, f64::from(sample.held + sample.waiting)))
+            .collect();
+        let busiest = since.iter().map(|s| s.1).fold(0.0, f64::max);
+        if since.len() < LEAST_SAMPLES || busiest <= 0.0 {
+            return None;
+        }
+        let all: f64 = since.iter().map(|s| s.0).sum();
+        let busy: f64 = since.iter().filter(|s| s.1 >= busiest / 2.0).map(|s| s.0).sum();
+        Some(busy / all.max(1.0))
     }
 
     /// Samples of the owner with this release function, oldest first.
@@ -230,6 +254,30 @@ mod tests {
     }
 
     #[test]
+    fn pauses_of_a_load_are_no_busy_time() {
+        let mut recorder = Recorder::default();
+        let tick = |recorder: &mut Recorder, second: u64, hold: u64| {
+            recorder.sample(second * S, 0, [totals(hold, 0)].into_iter(), [].into_iter());
+        };
+        tick(&mut recorder, 1, 0);
+        for (second, hold) in [(2, 8), (3, 16), (4, 22)] {
+            tick(&mut recorder, second, hold * S / 10);
+            assert_eq!(recorder.history().busy_share(DEVICE, 0).is_some(), second == 4);
+        }
+        // Of four seconds the first was idle; of eight the last four, too.
+        assert_eq!(recorder.history().busy_share(DEVICE, 0), Some(0.75));
+        for second in 5..=8 {
+            tick(&mut recorder, second, 22 * S / 10);
+        }
+        assert_eq!(recorder.history().busy_share(DEVICE, 0), Some(0.375));
+        assert_eq!(
+            recorder.history().busy_share(DEVICE, 4 * S),
+            None,
+            "idle throughout"
+        );
+    }
+
+    #[test]
     fn ticks_in_quick_succession_make_one_sample() {
         let mut recorder = Recorder::default();
         recorder.sample(S, 0, [].into_iter(), [].into_iter());
@@ -255,7 +303,10 @@ mod tests {
     fn the_model_feeds_it_at_each_tick() {
         use crate::event::{Event, EventKind, HistogramReading, KernelPtr, UioOp, UioSeriesReading};
         use crate::model::{Config, Model, Scope};
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let times = |sum| HistogramReading {
             sum,
             min: 1,

@@ -7,6 +7,8 @@ pub const MAX_UIO_SERIES: usize = 1024 * 10;
 pub const MAX_UIO_DEVICES: usize = 2048;
 /// Holders kept (by device, thread and pair of operations): as many as the kernel side tells apart.
 pub const MAX_BLOCKERS: usize = uio_trace_common::uio::MAX_BLOCKERS as usize;
+/// Processes shown that have a device open.
+pub const SHOWN_OPENERS: usize = 10;
 /// Holders shown per device.
 pub const SHOWN_BLOCKERS: usize = 10;
 /// Slow operations kept per scope, the longest.

@@ -22,17 +22,31 @@ pub mod slow;
 pub mod snapshot;
 pub mod uio;
 pub mod waits;
+pub mod whatif;
 
 use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, RefState, Task};
 use crate::format::printable;
 use snapshot::{InProgress, Interval, Loss, Probe, ProbeState, Snapshot};
 use std::collections::HashSet;
+use uio_trace_common::loss as reasons;
 
 /// What a model is told at its begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// Begin of the trace, CLOCK_MONOTONIC; `None`: the first event's time.
     pub start_ns: Option<MonotonicNs>,
+    /// CPUs online; `None`: not known.
+    pub cpus: Option<u32>,
+}
+
+impl Config {
+    /// As a trace's head says; a recording's says the same.
+    pub fn of(meta: &snapshot::Meta) -> Config {
+        Config {
+            start_ns: Some(meta.started_ns),
+            cpus: meta.cpus(),
+        }
+    }
 }
 
 /// Which stretch of time a snapshot is about.
@@ -48,6 +62,7 @@ pub enum Scope {
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     start_ns: Option<MonotonicNs>,
+    cpus: Option<u32>,
     interval_ns: Option<MonotonicNs>,
     now_ns: MonotonicNs,
     next_sweep_ns: MonotonicNs,
@@ -64,6 +79,16 @@ pub struct Model {
     /// What the model itself could not keep, when the interval began.
     own_losses_before: [u64; OWN_LOSSES.len()],
 }
+
+/// Losses that leave operations out of the sums; a full ring does not.
+const OPERATIONS_LOST: [u32; 6] = [
+    reasons::DROP_INFLIGHT_COLLISION,
+    reasons::DROP_EXIT_WITHOUT_ENTRY,
+    reasons::DROP_EXIT_MISSED,
+    reasons::DROP_SERIES_FULL,
+    reasons::DROP_MINOR_RANGE,
+    reasons::DROP_READ_FAULT,
+];
 
 /// Reasons of the model's own losses.
 const OWN_LOSSES: [&str; 8] = [
@@ -82,6 +107,7 @@ impl Model {
     pub fn new(config: Config) -> Model {
         Model {
             start_ns: config.start_ns,
+            cpus: config.cpus,
             interval_ns: config.start_ns,
             ..Model::default()
         }
@@ -229,6 +255,7 @@ impl Model {
             EventKind::UioReading(readings) => self.uio.readings(readings),
             EventKind::UioBlockers(readings) => self.blockers.readings(readings),
             EventKind::UioDevices(list) => self.uio.devices(ts_ns, list),
+            EventKind::UioOpen(open) => self.uio.open(ts_ns, open),
             EventKind::UioPresence(presence) => self.uio.presence(ts_ns, presence),
             EventKind::UioLockKind(lock) => self.uio.lock_kind(lock),
             EventKind::Counters(counters) => {
@@ -329,7 +356,10 @@ impl Model {
         };
         let start_ns = start.unwrap_or(self.now_ns).min(self.now_ns);
         let duration_ns = self.now_ns - start_ns;
+        let loss = self.loss(in_interval);
         let view = uio::View {
+            cpus: self.cpus,
+            lost_share: loss.of(&OPERATIONS_LOST) as f64 / loss.seen.max(1) as f64,
             interval: in_interval,
             start_ns,
             duration_ns: duration_ns.max(1),
@@ -345,7 +375,7 @@ impl Model {
                 duration_ns,
             },
             uio_present: self.uio.present(),
-            uio_devices: self.uio.snapshot(view, &self.blockers),
+            uio_devices: self.uio.snapshot(view, &self.blockers, &self.history.history()),
             ref_owners: self.refs.snapshot(in_interval, self.now_ns),
             grace_period_ns: self.refs.grace_periods(in_interval),
             aio_drains,
@@ -353,7 +383,7 @@ impl Model {
             in_progress,
             findings: Vec::new(),
             slow_ops: self.slow.ops(in_interval),
-            loss: self.loss(in_interval),
+            loss,
             probes: self.probes.clone(),
             history: self.history.history(),
         };
@@ -467,6 +497,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::UioReading(_)
         | EventKind::UioBlockers(_)
         | EventKind::UioDevices(_)
+        | EventKind::UioOpen(_)
         | EventKind::UioPresence(_)
         | EventKind::UioLockKind(_)
         | EventKind::Counters(_)

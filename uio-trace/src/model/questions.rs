@@ -77,7 +77,10 @@ mod tests {
 
     #[test]
     fn a_silent_host_is_asked_about_all_the_same() {
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let probe = |hook: &str| Probe {
             subject: "percpu_ref".into(),
             hook: hook.into(),

@@ -110,6 +110,18 @@ pub struct UioDevice {
     pub name: Option<String>,
     /// The driver's version text.
     pub version: Option<String>,
+    /// Driver of the device it belongs to (sysfs); `None`: it has none, or not known.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The device it belongs to: a PCI address, `tcm_user`, ...; `None`: not known.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// TCMU's backstore, from the name; `None`: not TCMU's.
+    #[serde(default)]
+    pub backstore: Option<Backstore>,
+    /// Who has it open, as last looked up; `None`: not known.
+    #[serde(default)]
+    pub open: Option<OpenDevice>,
     /// Unregistered since (CLOCK_MONOTONIC); `None`: there.
     pub gone_ns: Option<u64>,
     /// What serialises it.
@@ -128,6 +140,93 @@ pub struct UioDevice {
     pub blockers: Vec<Blocker>,
     /// What waited behind what, by the time waited, descending.
     pub waits_by_op: Vec<OpPair>,
+    /// What would be gained without info_lock.
+    #[serde(default)]
+    pub what_if: WhatIf,
+}
+
+/// What kind of answer a [`WhatIf`] is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhatIfVerdict {
+    /// A range narrow enough to be useful.
+    Range,
+    /// The lock costs next to nothing.
+    NothingToGain,
+    /// Bounds are known, but too far apart.
+    TooWide,
+    /// Nothing can be said.
+    #[default]
+    Refused,
+}
+
+/// The throughput without info_lock as a multiple of the present one (docs/uio-verdict.md).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// What kind of answer it is.
+    pub verdict: WhatIfVerdict,
+    /// Name of what forbids a range or makes it wide; `None`: it is a range.
+    pub reason: Option<String>,
+    /// The answer in one sentence.
+    pub text: String,
+    /// At least so many times as many operations; `None`: refused.
+    pub low: Option<f64>,
+    /// At most; `None`: refused.
+    pub high: Option<f64>,
+    /// The kind of operation it is about: the one that waits most.
+    pub op: Option<String>,
+    /// Threads that take part; `None`: not known.
+    pub threads: Option<u64>,
+    /// CPUs online; `None`: not known.
+    pub cpus: Option<u32>,
+    /// What the bounds rest on, a sentence each.
+    pub assumptions: Vec<String>,
+}
+
+/// A TCMU device as its name says: `tcm-user/HBA/NAME/CONFIG`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backstore {
+    /// Host bus adapter's number.
+    pub hba: String,
+    /// The backstore's name.
+    pub name: String,
+    /// Its configuration, as the handler reads it (`rbd/pool/image`, a path, ...); may be empty.
+    pub config: String,
+}
+
+impl Backstore {
+    /// Of a device's name (drivers/target/target_core_user.c, tcmu_update_uio_info).
+    pub fn of(name: &str) -> Option<Backstore> {
+        let mut parts = name.strip_prefix("tcm-user/")?.splitn(3, '/');
+        let (hba, name) = (parts.next()?, parts.next()?);
+        (!hba.is_empty() && !name.is_empty()).then(|| Backstore {
+            hba: hba.to_owned(),
+            name: name.to_owned(),
+            config: parts.next().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// Descriptors of a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenDevice {
+    /// All that were found.
+    pub descriptors: u64,
+    /// By process, most first (bounded).
+    pub processes: Vec<OpenProcess>,
+    /// All processes were looked at; else there may be more.
+    pub complete: bool,
+}
+
+/// A process that has a device open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenProcess {
+    /// Its comm.
+    pub comm: String,
+    /// Process.
+    pub tgid: u32,
+    /// Its descriptors.
+    pub descriptors: u64,
 }
 
 /// A holder of info_lock others waited for.
@@ -435,6 +534,15 @@ impl Loss {
     pub fn total(&self) -> u64 {
         self.dropped.values().sum()
     }
+
+    /// What was lost for these reasons (`uio_trace_common::loss`).
+    pub fn of(&self, reasons: &[u32]) -> u64 {
+        let lost = |reason: &u32| self.dropped.get(uio_trace_common::loss::name(*reason));
+        reasons
+            .iter()
+            .filter_map(lost)
+            .fold(0, |sum, n| sum.saturating_add(*n))
+    }
 }
 
 /// State of a probe.
@@ -499,4 +607,62 @@ pub struct Meta {
     pub probes: Vec<Probe>,
     /// RCU and preemption settings that explain grace periods: name -> value.
     pub rcu: BTreeMap<String, String>,
+}
+
+impl Meta {
+    /// CPUs online at the start, from the kernel's list (`0-3,8`); `None`: not known.
+    pub fn cpus(&self) -> Option<u32> {
+        let list = self.rcu.get("cpus_online")?;
+        let mut cpus = 0u32;
+        for range in list.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            cpus = cpus.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+        }
+        Some(cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Meta;
+
+    #[test]
+    fn a_backstore_is_in_the_name() {
+        let of = |name| super::Backstore::of(name).map(|b| (b.hba, b.name, b.config));
+        let parts = |hba: &str, name: &str, config: &str| Some((hba.into(), name.into(), config.into()));
+        assert_eq!(
+            of("tcm-user/0/disk0/rbd/pool/image"),
+            parts("0", "disk0", "rbd/pool/image")
+        );
+        assert_eq!(of("tcm-user/1/disk1/"), parts("1", "disk1", ""));
+        assert_eq!(of("tcm-user/1/disk1"), parts("1", "disk1", ""));
+        for other in ["tcm-user/", "tcm-user/1", "tcm-user//x", "igb_uio", ""] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn cpus_are_counted_from_the_kernels_list() {
+        let cpus = |list: &str| {
+            let rcu = [("cpus_online".to_owned(), list.to_owned())].into();
+            Meta {
+                schema_version: 1,
+                tool: String::new(),
+                host: String::new(),
+                kernel: String::new(),
+                boot_id: String::new(),
+                started: String::new(),
+                started_ns: 0,
+                probes: Vec::new(),
+                rcu,
+            }
+            .cpus()
+        };
+        assert_eq!(cpus("0-3,8"), Some(5));
+        assert_eq!(cpus("0"), Some(1));
+        for bad in ["", "3-1", "x", "0-4294967295"] {
+            assert_eq!(cpus(bad), None, "{bad}");
+        }
+    }
 }

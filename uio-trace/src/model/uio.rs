@@ -1,14 +1,16 @@
 //! UIO devices and their figures: absolute readings of the kernel's series in, since-start and interval figures out.
 
 use super::blockers::Blockers;
-use super::history::LockTotals;
-use super::limits::{MAX_COUNT, MAX_UIO_DEVICES, MAX_UIO_SERIES};
-use super::snapshot::{Histogram, UioDevice, UioLock, UioOpFigures};
+use super::history::{History, LockTotals};
+use super::limits::{MAX_COUNT, MAX_UIO_DEVICES, MAX_UIO_SERIES, SHOWN_OPENERS};
+use super::snapshot::{Backstore, Histogram, OpenDevice, OpenProcess, UioDevice, UioLock, UioOpFigures};
+use super::whatif::{self, Behind};
 use super::{errno, histogram};
 use crate::event::{
-    DeviceKey, HistogramReading, MonotonicNs, UioDeviceInfo, UioOp, UioPresence, UioSeriesReading,
+    DeviceKey, HistogramReading, MonotonicNs, UioDeviceInfo, UioOp, UioOpen, UioPresence, UioSeriesReading,
 };
 use crate::format::printable;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 /// One series: the last reading, and the one the interval began with.
@@ -26,9 +28,24 @@ struct Series {
 struct Device {
     name: Option<String>,
     version: Option<String>,
+    driver: Option<String>,
+    parent: Option<String>,
+    /// Who has it open, and when that was looked up.
+    open: Option<(MonotonicNs, OpenDevice)>,
     gone_ns: Option<MonotonicNs>,
     /// First sign of this generation.
     since_ns: MonotonicNs,
+}
+
+impl Device {
+    /// What is known of who has it open now. None found is only known when all were looked at, and of one that is gone
+    /// only what was looked up after that.
+    fn opened(&self) -> Option<OpenDevice> {
+        let (ts_ns, open) = self.open.as_ref()?;
+        let known = open.complete || open.descriptors > 0;
+        let current = self.gone_ns.is_none_or(|gone| *ts_ns >= gone) && *ts_ns >= self.since_ns;
+        (known && current).then(|| open.clone())
+    }
 }
 
 /// All devices.
@@ -77,6 +94,10 @@ pub struct View {
     pub duration_ns: u64,
     /// Waits for info_lock are measured (and with them hold, which is what they are subtracted from).
     pub wait_measured: bool,
+    /// CPUs online; `None`: not known.
+    pub cpus: Option<u32>,
+    /// Share of the operations that is not in the sums.
+    pub lost_share: f64,
 }
 
 impl Default for Uio {
@@ -192,7 +213,49 @@ impl Uio {
             {
                 device.name = info.name.map(printable).or(device.name.take());
                 device.version = info.version.map(printable).or(device.version.take());
+                device.driver = info.driver.map(printable).or(device.driver.take());
+                device.parent = info.parent.map(printable).or(device.parent.take());
             }
+        }
+    }
+
+    /// Who has devices open. A descriptor without a node is of the newest device that is gone, others of the newest.
+    pub fn open(&mut self, ts_ns: MonotonicNs, open: UioOpen) {
+        for device in self.devices.values_mut() {
+            let complete = open.complete;
+            let none = OpenDevice {
+                complete,
+                ..OpenDevice::default()
+            };
+            device.open = Some((ts_ns, none));
+        }
+        for opener in open.openers {
+            let all = DeviceKey {
+                minor: opener.minor,
+                generation: 0,
+            }..=DeviceKey {
+                minor: opener.minor,
+                generation: u32::MAX,
+            };
+            let meant = |device: &&mut Device| !opener.deleted || device.gone_ns.is_some();
+            let mut devices = self.devices.range_mut(all).map(|(_, device)| device).rev();
+            let Some((_, open)) = devices.find(meant).and_then(|device| device.open.as_mut()) else {
+                continue;
+            };
+            open.descriptors = open.descriptors.saturating_add(opener.descriptors);
+            open.processes.push(OpenProcess {
+                comm: printable(opener.comm),
+                tgid: opener.tgid,
+                descriptors: opener.descriptors,
+            });
+        }
+        for (_, open) in self
+            .devices
+            .values_mut()
+            .filter_map(|device| device.open.as_mut())
+        {
+            open.processes.sort_by_key(|p| (Reverse(p.descriptors), p.tgid));
+            open.processes.truncate(SHOWN_OPENERS);
         }
     }
 
@@ -263,10 +326,10 @@ impl Uio {
     }
 
     /// Records `uio_device`: those that exist, were there in the stretch, or had operations in it.
-    pub fn snapshot(&self, view: View, blockers: &Blockers) -> Vec<UioDevice> {
+    pub fn snapshot(&self, view: View, blockers: &Blockers, history: &History) -> Vec<UioDevice> {
         let mut rows = Vec::new();
         for (key, device) in &self.devices {
-            let row = self.row(*key, device, view, blockers);
+            let row = self.row(*key, device, view, blockers, history);
             let there = device.gone_ns.is_none_or(|gone| gone >= view.start_ns);
             if there || !row.ops.is_empty() {
                 rows.push(row);
@@ -275,7 +338,14 @@ impl Uio {
         rows
     }
 
-    fn row(&self, key: DeviceKey, device: &Device, view: View, blockers: &Blockers) -> UioDevice {
+    fn row(
+        &self,
+        key: DeviceKey,
+        device: &Device,
+        view: View,
+        blockers: &Blockers,
+        history: &History,
+    ) -> UioDevice {
         let (mut hold_sum, mut wait_sum, mut driver_wait_ns, mut driver_waits) = (0u64, 0u64, 0u64, 0u64);
         let mut ops = Vec::new();
         for op in UioOp::ALL {
@@ -292,12 +362,28 @@ impl Uio {
             ops.push(delta.figures);
         }
         let per_time = |ns: u64| ns as f64 / view.duration_ns as f64;
+        let main = whatif::main_op(&ops).and_then(|op| UioOp::ALL.into_iter().find(|o| o.name() == op.op));
+        let what_if = whatif::project(&whatif::Figures {
+            duration_ns: view.duration_ns,
+            busy_share: history.busy_share(key, view.start_ns),
+            cpus: view.cpus,
+            lock: self.lock,
+            wait_measured: view.wait_measured,
+            ops: &ops,
+            driver_wait_ns,
+            behind: main.map_or_else(Behind::default, |op| blockers.behind(view.interval, key, op)),
+            lost_share: view.lost_share,
+        });
         UioDevice {
             minor: key.minor,
             generation: key.generation,
             sysfs_name: format!("uio{}", key.minor),
             name: device.name.clone(),
             version: device.version.clone(),
+            driver: device.driver.clone(),
+            parent: device.parent.clone(),
+            backstore: device.name.as_deref().and_then(Backstore::of),
+            open: device.opened(),
             gone_ns: device.gone_ns,
             lock: self.lock,
             // Above 1 only by what lies between entry and lock: an uncontended hold is counted from the entry. Without a
@@ -310,6 +396,7 @@ impl Uio {
             driver_waits,
             blockers: blockers.holders(view.interval, key),
             waits_by_op: blockers.pairs(view.interval, key),
+            what_if,
         }
     }
 }

@@ -7,7 +7,7 @@
 use crate::{
     event::{
         DeviceKey, Event, EventKind, HistogramReading, KernelPtr, MonotonicNs, UioBlockerReading,
-        UioDeviceInfo, UioOp, UioPresence, UioSeriesReading,
+        UioDeviceInfo, UioOp, UioOpen, UioPresence, UioSeriesReading,
     },
     model::{
         histogram::from_reading,
@@ -39,6 +39,7 @@ pub struct Known {
     blockers: BTreeMap<BlockerKey, UioBlockerReading>,
     gone: BTreeSet<DeviceKey>,
     devices: Option<Vec<UioDeviceInfo>>,
+    open: Option<UioOpen>,
     presence: Option<UioPresence>,
     lock: Option<UioLock>,
     counters: BTreeMap<String, u64>,
@@ -72,6 +73,7 @@ impl Known {
                 self.gone.insert(*device);
             }
             EventKind::UioDevices(devices) => self.devices = Some(devices.clone()),
+            EventKind::UioOpen(open) => self.open = Some(open.clone()),
             EventKind::UioPresence(presence) => self.presence = Some(*presence),
             EventKind::UioLockKind(lock) => self.lock = Some(*lock),
             EventKind::Counters(counters) => self.counters.extend(counters.clone()),
@@ -116,6 +118,7 @@ impl Known {
             kinds.push(EventKind::UioReading(series));
         }
         kinds.extend(self.devices.clone().map(EventKind::UioDevices));
+        kinds.extend(self.open.clone().map(EventKind::UioOpen));
         for (addr, (name, module)) in &self.symbols {
             kinds.push(EventKind::Symbol {
                 addr: *addr,
@@ -277,6 +280,7 @@ mod tests {
             minor: 0,
             name: Some("disk".into()),
             version: None,
+            ..UioDeviceInfo::default()
         };
         event(EventKind::UioDevices(vec![info]))
     }
@@ -288,7 +292,10 @@ mod tests {
         for told in [reading(10, 0), reading(3, 1), blockers(3), devices(), counters(4)] {
             known.learn(&told);
         }
-        let mut model = Model::new(Config { start_ns: Some(100) });
+        let mut model = Model::new(Config {
+            start_ns: Some(100),
+            ..Config::default()
+        });
         known.tell(100).into_iter().for_each(|event| model.apply(event));
         let begin = model.snapshot(Scope::SinceStart);
         assert_eq!(begin.uio_devices.len(), 1, "the gone generation is not told");

@@ -74,7 +74,8 @@ fn size(event: &Event) -> usize {
             };
             PLAIN + readings.iter().map(|r| 400 + 16 * buckets(r)).sum::<usize>()
         }
-        EventKind::UioDevices(devices) => PLAIN + 200 * devices.len(),
+        EventKind::UioDevices(devices) => PLAIN + 300 * devices.len(),
+        EventKind::UioOpen(open) => PLAIN + 100 * open.openers.len(),
         EventKind::Counters(counters) => PLAIN + 64 * counters.len(),
         EventKind::Probes(probes) => PLAIN + 400 * probes.len(),
         _ => PLAIN,

@@ -38,6 +38,7 @@ impl Live for MadeUp {
             minor: 0,
             name: Some("made-up".into()),
             version: Some("1".into()),
+            ..UioDeviceInfo::default()
         };
         let kinds = [
             EventKind::UioLockKind(UioLock::Mutex),

@@ -80,7 +80,18 @@ pub fn events() -> Vec<Event> {
             minor: 1,
             name: Some("a\u{1b}[2J\"b\n".into()),
             version: None,
+            ..UioDeviceInfo::default()
         }]),
+        EventKind::UioOpen(UioOpen {
+            openers: vec![UioOpener {
+                minor: 1,
+                deleted: true,
+                tgid: 7,
+                comm: "a\u{1b}[2J\"b\n".into(),
+                descriptors: 1 << 60,
+            }],
+            complete: false,
+        }),
         EventKind::Symbol {
             addr: pointer(1),
             name: "blk_queue_usage_counter_release".into(),

@@ -324,10 +324,26 @@ impl Script {
                             minor,
                             name: Some(name.to_string()),
                             version: Some("1".to_string()),
+                            ..UioDeviceInfo::default()
                         }
                     })
                     .collect(),
             ),
+            // COMM/PID minor=N fds=N [deleted] [partial], or nothing at all.
+            "open" => EventKind::UioOpen(UioOpen {
+                openers: line
+                    .task
+                    .iter()
+                    .map(|task| UioOpener {
+                        minor: line.number("minor", 0) as u32,
+                        deleted: line.has("deleted"),
+                        tgid: task.tgid,
+                        comm: task.comm.clone(),
+                        descriptors: line.number("fds", 1),
+                    })
+                    .collect(),
+                complete: !line.has("partial"),
+            }),
             "unregistered" => EventKind::UioUnregistered {
                 by: line.task(),
                 device: line.device(),

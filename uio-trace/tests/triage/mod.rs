@@ -290,8 +290,11 @@ pub fn hostile() -> Story {
                 for device in devices {
                     device.name = Some(nasty());
                     device.version = Some(nasty());
+                    device.driver = Some(nasty());
+                    device.parent = Some(nasty());
                 }
             }
+            EventKind::UioOpen(open) => open.openers.iter_mut().for_each(|o| o.comm = nasty()),
             EventKind::Probes(probes) => {
                 for probe in probes {
                     probe.reason = Some(nasty());

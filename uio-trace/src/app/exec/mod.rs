@@ -103,9 +103,7 @@ pub async fn follow(
     path: &Path,
     target: Option<Target>,
 ) -> Result<u8, AppError> {
-    let mut model = Model::new(model::Config {
-        start_ns: Some(meta.started_ns),
-    });
+    let mut model = Model::new(model::Config::of(meta));
     let mut forwarded = Forwarded::new()?;
     let mut ends = handler(SignalKind::child())?;
     let mut family = Family::watch(&Root::system()).map_err(|cause| {

@@ -56,9 +56,7 @@ pub async fn record(
     target: Target,
     stop: &mut Stop,
 ) -> Result<(), AppError> {
-    let mut model = Model::new(model::Config {
-        start_ns: Some(meta.started_ns),
-    });
+    let mut model = Model::new(model::Config::of(&meta));
     let mut watch = Watch::new(config.triggers.clone());
     let meta_ns = meta.started_ns;
     let mut recorder = Recorder::new(config, target, meta)?;

@@ -6,6 +6,7 @@
 mod aio;
 mod refs;
 mod uio;
+mod uio_behind;
 
 use super::snapshot::{Finding, ProbeState, Severity, Snapshot};
 use crate::format::{duration_or_unknown, plural};
@@ -165,8 +166,8 @@ fn nothing_here(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     findings.push(with(f, evidence));
 }
 
-/// Warnings that are about the trace and not about something that waits.
-const SAYS_NOTHING: [&str; 3] = ["losses", "not_checked", "uio_wait_unknown"];
+/// Warnings that are not about something that waits.
+const SAYS_NOTHING: [&str; 4] = ["losses", "not_checked", "uio_wait_unknown", "uio_gone_open"];
 
 fn waiting_on(blind: &[(&'static str, String)]) -> String {
     let seen: Vec<&str> = [("UIO", "UIO"), ("AIO", "AIO"), ("percpu_ref", "a percpu_ref")]
@@ -214,7 +215,10 @@ mod tests {
     use crate::model::{Config, Model, Scope};
 
     fn with_probes(probes: &[(&str, ProbeState)]) -> Vec<Finding> {
-        let mut model = Model::new(Config { start_ns: Some(0) });
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
+        });
         let probe = |(subject, state): &(&str, ProbeState)| Probe {
             subject: subject.to_string(),
             hook: "h".to_string(),

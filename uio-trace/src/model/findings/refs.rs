@@ -1,6 +1,6 @@
 //! percpu_refs that do not end, are killed twice, or switch all the time; drains that hang.
 
-use super::{finding, wall_ns, with};
+use super::{finding, uio_behind, wall_ns, with};
 use crate::format::{duration, plural};
 use crate::model::snapshot::{Finding, InProgress, RefOwner, Severity, Snapshot};
 
@@ -143,7 +143,9 @@ fn stuck(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
 
 /// One finding for what each kind of wait keeps waiting.
 fn waiting_before(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
-    let waits = |p: &&InProgress| p.age_ns.is_none() && p.seen_ns >= WAITING_BEFORE_NS;
+    // Unregistrations of UIO devices have findings of their own.
+    let waits =
+        |p: &&InProgress| p.age_ns.is_none() && p.seen_ns >= WAITING_BEFORE_NS && !uio_behind::unregisters(p);
     let mut groups: Vec<(&InProgress, u64)> = Vec::new();
     for p in snapshot.in_progress.iter().filter(waits) {
         match groups

@@ -1,6 +1,6 @@
 //! Is a UIO device serialised by its info_lock, and is that worth anything?
 
-use super::{finding, wall_ns, with};
+use super::{finding, uio_behind, wall_ns, with};
 use crate::format::{count, duration, fit, percent, plural};
 use crate::model::snapshot::{Finding, ProbeState, Severity, Snapshot, UioDevice, UioLock, sees_waits};
 
@@ -19,6 +19,14 @@ pub const DRIVER_LOCK_SHARE: f64 = 0.1;
 const NAME_COLUMNS: usize = 32;
 /// Operations below which shares say nothing.
 pub const MIN_OPS: u64 = 10;
+/// Threads waiting on average below which a lock is cheap, whatever the share of the few callers' time.
+pub const SERIALISED_COST: f64 = 0.01;
+/// From here on a high share is critical.
+pub const CRITICAL_COST: f64 = 0.1;
+/// Utilization of a lock nobody waits for from which its users must be taking turns: independent ones would meet.
+pub const ONE_THREAD_UTILIZATION: f64 = 0.2;
+/// Operations that makes certain.
+const ONE_THREAD_OPS: u64 = 100;
 
 /// Sums over a device's operations, reads left out: they sleep for the interrupt.
 #[derive(Default)]
@@ -32,7 +40,10 @@ struct Sums {
 }
 
 pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
+    uio_behind::stuck_unregister(snapshot, findings);
     for device in &snapshot.uio_devices {
+        findings.extend(uio_behind::slow_unregister(snapshot, device));
+        findings.extend(uio_behind::gone_open(device));
         let sums = sums(device);
         if sums.ops == 0 {
             continue;
@@ -64,7 +75,7 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     }
 }
 
-fn subject(device: &UioDevice) -> String {
+pub(super) fn subject(device: &UioDevice) -> String {
     match &device.name {
         Some(name) => format!("{} ({})", device.sysfs_name, fit(name, NAME_COLUMNS)),
         None => device.sysfs_name.clone(),
@@ -100,33 +111,19 @@ fn lock(device: &UioDevice, sums: &Sums, utilization: f64, subject: String) -> F
     let cost = device.mean_waiters;
     let enough = sums.ops >= MIN_OPS;
     let mean_wait = sums.wait_ns.checked_div(sums.contended).unwrap_or(0);
-    let f = if enough && wait_share >= SERIALISED_WAIT_SHARE {
-        let severity = if wait_share >= CRITICAL_WAIT_SHARE {
+    let f = if enough && wait_share >= SERIALISED_WAIT_SHARE && cost >= SERIALISED_COST {
+        let severity = if wait_share >= CRITICAL_WAIT_SHARE && cost >= CRITICAL_COST {
             Severity::Critical
         } else {
             Severity::Warning
         };
-        // All waiting gone is the most that removing the lock can gain; the driver may not allow it.
-        let gain = share(
-            sums.latency_ns,
-            sums.latency_ns.saturating_sub(sums.wait_ns).max(1),
-        );
-        let text = format!(
-            "{subject} is serialised: callers wait for info_lock {} of their time (mean {}, p99 {}), it is held \
-             {} of the time; without it calls could be up to {gain:.1} times as fast",
-            percent(wait_share),
-            duration(mean_wait),
-            duration(sums.wait_p99_ns),
-            percent(utilization),
-        );
-        let f = finding("uio_serialised", severity, subject, text, cost);
-        with(
-            f,
-            [
-                ("speedup_bound", gain.into()),
-                ("wait_p99_ns", sums.wait_p99_ns.into()),
-            ],
-        )
+        let waits = Waits {
+            share: wait_share,
+            mean_ns: mean_wait,
+            p99_ns: sums.wait_p99_ns,
+            utilization,
+        };
+        serialised(device, &waits, severity, subject, cost)
     } else if enough && contended_share >= CONTENDED_SHARE {
         let text = format!(
             "{subject} is contended but cheap: {} of {} waited for info_lock, mean {}, {} of the callers' time",
@@ -136,9 +133,17 @@ fn lock(device: &UioDevice, sums: &Sums, utilization: f64, subject: String) -> F
             percent(wait_share),
         );
         finding("uio_contended_cheap", Severity::Info, subject, text, cost)
+    } else if sums.ops >= ONE_THREAD_OPS && sums.contended == 0 && utilization >= ONE_THREAD_UTILIZATION {
+        let text = format!(
+            "{subject}: one at a time: none of {} waited for info_lock although it is held {} of the time, so there is \
+             nothing to remove",
+            plural(sums.ops, "operation"),
+            percent(utilization),
+        );
+        finding("uio_one_thread", Severity::Info, subject, text, cost)
     } else if enough && utilization >= SATURATED_UTILIZATION {
         let text = format!(
-            "{subject}: nobody waits for info_lock, but it is held {} of the time: another thread would wait",
+            "{subject}: hardly anybody waits for info_lock, but it is held {} of the time: another thread would wait",
             percent(utilization),
         );
         finding("uio_saturated", Severity::Info, subject, text, cost)
@@ -151,17 +156,64 @@ fn lock(device: &UioDevice, sums: &Sums, utilization: f64, subject: String) -> F
         );
         finding("uio_not_contended", Severity::Info, subject, text, cost)
     };
+    let assumes = device.what_if.assumptions.join("; ");
     with(
         f,
         [
+            ("assumes", Some(assumes).filter(|a| !a.is_empty()).into()),
             ("ops", sums.ops.into()),
             ("contended", sums.contended.into()),
             ("wait_ns", sums.wait_ns.into()),
             ("latency_ns", sums.latency_ns.into()),
             ("utilization", utilization.into()),
             ("mean_waiters", device.mean_waiters.into()),
+            ("gain_low", device.what_if.low.into()),
+            ("gain_high", device.what_if.high.into()),
         ],
     )
+}
+
+/// What is said of the waits.
+struct Waits {
+    share: f64,
+    mean_ns: u64,
+    p99_ns: u64,
+    utilization: f64,
+}
+
+/// Waiting costs much: by which kind of cause.
+fn serialised(device: &UioDevice, waits: &Waits, severity: Severity, subject: String, cost: f64) -> Finding {
+    let what_if = &device.what_if;
+    if what_if.reason.as_deref() == Some("one_cpu") {
+        let text = format!(
+            "{subject}: info_lock is not proven to be the limit: callers wait {} of their time (mean {}), but {}",
+            percent(waits.share),
+            duration(waits.mean_ns),
+            what_if.text,
+        );
+        return finding("uio_one_cpu", Severity::Warning, subject, text, cost);
+    }
+    if let Some(other) = uio_behind::other_kind(device) {
+        let text = format!(
+            "{subject}: callers wait for info_lock {} of their time, {} of it behind another kind of operation: {}",
+            percent(waits.share),
+            percent(other.share),
+            other.text,
+        );
+        let f = finding("uio_blocked_by_other", severity, subject, text, cost);
+        return with(f, [("other_share", other.share.into())]);
+    }
+    let text = format!(
+        "{subject} is serialised: callers wait for info_lock {} of their time (mean {}, p99 {}), it is held {} of the \
+         time; {}",
+        percent(waits.share),
+        duration(waits.mean_ns),
+        duration(waits.p99_ns),
+        percent(waits.utilization),
+        what_if.text,
+    );
+    let f = finding("uio_serialised", severity, subject, text, cost);
+    with(f, [("wait_p99_ns", waits.p99_ns.into())])
 }
 
 fn driver_lock(snapshot: &Snapshot, device: &UioDevice, sums: &Sums, subject: String) -> Option<Finding> {
@@ -170,7 +222,8 @@ fn driver_lock(snapshot: &Snapshot, device: &UioDevice, sums: &Sums, subject: St
         return None;
     }
     let text = format!(
-        "{subject}: {} of the callers' time is waiting for a lock of the driver, not for info_lock: {}, mean {}",
+        "{subject}: {} of the callers' time is waiting for a lock of the driver, which would remain without info_lock: {}, \
+         mean {}",
         percent(part),
         plural(device.driver_waits, "wait"),
         duration(

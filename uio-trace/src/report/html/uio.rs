@@ -103,6 +103,8 @@ fn one(p: &mut String, device: &UioDevice, index: usize) {
         None => "",
     };
     p.push_str(&format!("<p>{}{}{gone}</p>\n", esc(&held), esc(&driver)));
+    identity(p, device);
+    what_if(p, device);
     let not_reads = || device.ops.iter().filter(|op| op.op != "read");
     let waits = merge(not_reads().filter_map(|op| op.wait_ns.as_ref()));
     let holds = merge(not_reads().filter_map(|op| op.hold_ns.as_ref()));
@@ -132,7 +134,85 @@ fn one(p: &mut String, device: &UioDevice, index: usize) {
         p.push_str("</figure>\n");
     }
     operations(p, device);
+    pairs(p, device);
     blockers(p, device);
+}
+
+fn identity(p: &mut String, device: &UioDevice) {
+    let mut parts = Vec::new();
+    let known = [
+        ("driver", &device.driver),
+        ("device", &device.parent),
+        ("version", &device.version),
+    ];
+    parts.extend(
+        known
+            .iter()
+            .filter_map(|(word, value)| Some(format!("{word} {}", value.as_ref()?))),
+    );
+    if let Some(b) = &device.backstore {
+        parts.push(format!(
+            "backstore {} of HBA {}, configured as {:?}",
+            b.name, b.hba, b.config
+        ));
+    }
+    if let Some(open) = &device.open {
+        let least = if open.complete { "" } else { "at least " };
+        let whose: Vec<String> = open
+            .processes
+            .iter()
+            .map(|p| format!("{} ({})", p.comm, p.tgid))
+            .collect();
+        let of = if whose.is_empty() { "" } else { " of " };
+        parts.push(format!(
+            "open: {least}{}{of}{}",
+            plural(open.descriptors, "descriptor"),
+            whose.join(", ")
+        ));
+    }
+    if !parts.is_empty() {
+        p.push_str(&format!("<p class=\"muted\">{}.</p>\n", esc(&parts.join("; "))));
+    }
+}
+
+fn what_if(p: &mut String, device: &UioDevice) {
+    let said = &device.what_if;
+    let assumes = if said.assumptions.is_empty() {
+        String::new()
+    } else {
+        format!(" That assumes: {}.", said.assumptions.join("; "))
+    };
+    p.push_str(&format!(
+        "<p><b>The lock removed:</b> {}.{}</p>\n",
+        esc(&said.text),
+        esc(&assumes)
+    ));
+}
+
+fn pairs(p: &mut String, device: &UioDevice) {
+    if device.waits_by_op.is_empty() {
+        return;
+    }
+    let rows: Vec<Vec<String>> = device
+        .waits_by_op
+        .iter()
+        .map(|pair| {
+            vec![
+                pair.waiter.clone(),
+                pair.holder.clone().unwrap_or_else(|| "-".into()),
+                count(pair.count),
+                duration(pair.wait_ns),
+            ]
+        })
+        .collect();
+    let columns = [
+        words("operation"),
+        words("waited behind"),
+        figures("waits"),
+        figures("their sum"),
+    ];
+    let caption = format!("What waited behind what for the lock of {}", device.sysfs_name);
+    table(p, &caption, &columns, &rows);
 }
 
 fn operations(p: &mut String, device: &UioDevice) {

@@ -53,10 +53,8 @@ impl StoryBuilder {
     pub fn new(meta: Meta) -> StoryBuilder {
         let start_ns = meta.started_ns;
         StoryBuilder {
+            model: Model::new(model::Config::of(&meta)),
             meta,
-            model: Model::new(model::Config {
-                start_ns: Some(start_ns),
-            }),
             timeline: Timeline::new(start_ns),
             spans: Spans::default(),
         }

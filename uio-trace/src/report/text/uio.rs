@@ -3,7 +3,7 @@
 use super::Page;
 use crate::format::{duration, fit, left, percent, plural, right, short_count};
 use crate::model::findings;
-use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures};
+use crate::model::snapshot::{Histogram, Snapshot, UioDevice, UioLock, UioOpFigures, WhatIfVerdict};
 
 pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
     let mut devices: Vec<&UioDevice> = snapshot.uio_devices.iter().collect();
@@ -31,8 +31,10 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
     let shown = page.limits.devices.min(devices.len());
     for device in devices.iter().take(shown) {
         page.line(&format!(" {}", title(device)));
+        identity(page, snapshot, device);
         device.ops.iter().for_each(|op| page.line(&row(op)));
         blockers(page, device);
+        what_if(page, snapshot, device);
     }
     page.more(shown, devices.len());
     for device in devices.iter().take(shown.min(page.limits.histograms)) {
@@ -64,6 +66,46 @@ fn title(device: &UioDevice) -> String {
     };
     let (sysfs, waiters) = (&device.sysfs_name, device.mean_waiters);
     format!("{sysfs} ({name}){generation}{gone}: {held}, {waiters:.2} waiting")
+}
+
+/// Whose device it is and who has it open, when it is the only one or all is shown.
+fn identity(page: &mut Page, snapshot: &Snapshot, device: &UioDevice) {
+    if snapshot.uio_devices.len() > 1 && page.limits.devices != usize::MAX {
+        return;
+    }
+    let mut parts = Vec::new();
+    match (&device.driver, &device.parent) {
+        (Some(driver), Some(parent)) => parts.push(format!("driver {driver} at {parent}")),
+        (None, Some(parent)) => parts.push(format!("of {parent}")),
+        _ => {}
+    }
+    if let Some(b) = &device.backstore {
+        parts.push(format!(
+            "backstore {} of HBA {}",
+            fit(&b.name, NAME_COLUMNS),
+            b.hba
+        ));
+    }
+    parts.push(opened(device));
+    page.paragraph("    ", &parts.join("; "), 6);
+}
+
+/// `2 descriptors of tcmu-runner (2201)`.
+fn opened(device: &UioDevice) -> String {
+    let Some(open) = &device.open else {
+        return "open: not known".to_owned();
+    };
+    let processes: Vec<String> = open
+        .processes
+        .iter()
+        .map(|p| format!("{} ({})", p.comm, p.tgid))
+        .collect();
+    let whose = match processes.is_empty() {
+        true => String::new(),
+        false => format!(" of {}", processes.join(", ")),
+    };
+    let least = if open.complete { "" } else { "at least " };
+    format!("open: {least}{}{whose}", plural(open.descriptors, "descriptor"))
 }
 
 /// An operation in ten columns; the longest kernel name has twelve.
@@ -141,6 +183,21 @@ fn blockers(page: &mut Page, device: &UioDevice) {
     }
     if let Some(line) = whole_parts(&parts) {
         page.line(&line);
+    }
+}
+
+/// What would be gained without info_lock, unless a finding says it; with what that rests on when there is room.
+fn what_if(page: &mut Page, snapshot: &Snapshot, device: &UioDevice) {
+    let said = &device.what_if;
+    let alone = snapshot.uio_devices.len() == 1 || page.limits.devices == usize::MAX;
+    let news = alone || said.verdict != WhatIfVerdict::NothingToGain;
+    let waits = device.ops.iter().any(|op| op.contended > 0);
+    if waits && news && !snapshot.findings.iter().any(|f| f.text.ends_with(&said.text)) {
+        page.paragraph("    ", &said.text, 6);
+    }
+    if alone && !said.assumptions.is_empty() {
+        let text = format!("the factor assumes: {}", said.assumptions.join("; "));
+        page.paragraph("    ", &text, 6);
     }
 }
 

@@ -1,9 +1,10 @@
 //! A UIO device: wait beside hold, its operations, and the slowest of them with who held the lock.
 
 use super::uio::{label, lock_name};
-use super::uio_tables::{BLOCKERS, OPS, OpRow, SLOW};
-use crate::model::snapshot::{Blocker, Finding, SlowOp, Snapshot, UioDevice};
+use super::uio_tables::{BLOCKERS, OPS, OpRow, PAIRS, SLOW};
+use crate::model::snapshot::{Blocker, Finding, OpPair, SlowOp, Snapshot, UioDevice, WhatIfVerdict};
 use crate::ui::canvas::{Canvas, halves, split_top};
+use crate::ui::column::Column;
 use crate::ui::format;
 use crate::ui::state::Detail;
 use crate::ui::text;
@@ -25,6 +26,8 @@ const PLOT_ROWS: (u16, u16) = (3, 6);
 const MANY_ROWS: u16 = 40;
 /// A histogram narrower than this has a short heading.
 const NARROW: u16 = 36;
+/// Columns from which tables of waits stand beside each other.
+const WIDE: u16 = 110;
 /// Rows of the body from which the findings about the device are shown in it.
 const ROWS_WITH_FINDINGS: u16 = 16;
 
@@ -41,7 +44,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
     let Some(device) = device(&detail.snapshot, key.0, key.1) else {
         return;
     };
-    let body = draw_facts(canvas, area, detail, device);
+    let body = draw_facts(canvas, area, detail, device, active);
 
     let mut rows = vec![OpRow::all(&device.ops)];
     rows.extend(device.ops.iter().map(OpRow::one));
@@ -54,6 +57,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
         .filter(|s| s.sysfs_name == device.sysfs_name)
         .collect();
     let blockers: Vec<&Blocker> = device.blockers.iter().collect();
+    let pairs: Vec<&OpPair> = device.waits_by_op.iter().collect();
 
     // Operations want all their rows, histograms enough for a shape; the others share the rest.
     let panel = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2);
@@ -74,13 +78,21 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
         MANY_ROWS.. => share(samples.min(4), PLOT_ROWS.1),
         _ => share(samples.min(1), PLOT_ROWS.0),
     };
-    let blocker_rows = share(blockers.len(), 7);
+    // Beside each other where both fit whole, else one below the other.
+    let beside = body.width >= WIDE;
+    let blocker_rows = share(blockers.len().max(if beside { pairs.len() } else { 0 }), 7);
+    let pair_rows = if beside { 0 } else { share(pairs.len(), 5) };
     let slow_rows = share(slow.len(), 14);
-    let below = operations + history_rows + blocker_rows + slow_rows;
+    let below = operations + history_rows + blocker_rows + pair_rows + slow_rows;
     let (histograms, rest) = split_top(body, body.height.saturating_sub(below));
     let (history, rest) = split_top(rest, history_rows);
     let (operations, rest) = split_top(rest, operations);
-    let (blocker_area, slow_area) = split_top(rest, blocker_rows);
+    let (blocker_area, rest) = split_top(rest, blocker_rows);
+    let (pair_area, slow_area) = split_top(rest, pair_rows);
+    let (blocker_area, pair_area) = match beside {
+        true => halves(blocker_area, 1),
+        false => (blocker_area, pair_area),
+    };
 
     draw_histograms(canvas, histograms, &rows[cursor]);
     if history_rows > 0 {
@@ -103,36 +115,54 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, key: (u32, u32
     }
     .draw(canvas, inner);
     if blocker_rows > 0 {
-        let inner = canvas.heading(blocker_area, "Waited behind", "from slow operations");
-        Table {
-            columns: BLOCKERS,
-            sort: None,
-            rows: &blockers,
-            selected: None,
-            top: 0,
-            clicks: Clicks::None,
-            filter: "",
-        }
-        .draw(canvas, inner);
+        draw_table(
+            canvas,
+            blocker_area,
+            "Waited behind",
+            "by thread",
+            BLOCKERS,
+            &blockers,
+        );
+    }
+    if blocker_rows > 0 && beside || pair_rows > 0 {
+        draw_table(canvas, pair_area, "Waits by operation", "", PAIRS, &pairs);
     }
     if slow_rows > 0 {
         let note = format!("{} longest", slow.len());
-        let inner = canvas.heading(slow_area, "Slow operations", &note);
-        Table {
-            columns: SLOW,
-            sort: None,
-            rows: &slow,
-            selected: None,
-            top: 0,
-            clicks: Clicks::None,
-            filter: "",
-        }
-        .draw(canvas, inner);
+        draw_table(canvas, slow_area, "Slow operations", &note, SLOW, &slow);
     }
 }
 
+/// A table in which nothing is chosen.
+fn draw_table<T>(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    title: &str,
+    note: &str,
+    columns: &'static [Column<T>],
+    rows: &[&T],
+) {
+    let inner = canvas.heading(area, title, note);
+    Table {
+        columns,
+        sort: None,
+        rows,
+        selected: None,
+        top: 0,
+        clicks: Clicks::None,
+        filter: "",
+    }
+    .draw(canvas, inner);
+}
+
 /// What is known of the device as a whole; returns what is left of `area`.
-fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, device: &UioDevice) -> Rect {
+fn draw_facts(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    detail: &Detail,
+    device: &UioDevice,
+    active: bool,
+) -> Rect {
     let name = device.name.as_deref().unwrap_or("name not known");
     let body = canvas.heading(
         area,
@@ -149,13 +179,28 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, device: &Uio
     );
     let waiting = format!("{:.2}", device.mean_waiters);
     let version = device.version.as_deref().unwrap_or("-");
+    let open = opened(device);
+    let owner = match (&device.driver, &device.parent) {
+        (Some(driver), Some(parent)) => format!("{driver} {parent}"),
+        (driver, parent) => driver
+            .as_ref()
+            .or(parent.as_ref())
+            .map_or("-", |t| t.as_str())
+            .to_owned(),
+    };
     let mut facts = vec![
         ("lock", lock_name(device.lock)),
         ("held", held.as_str()),
         ("waiting", waiting.as_str()),
         ("other locks", driver.as_str()),
+        ("open", open.as_str()),
         ("version", version),
+        ("of", owner.as_str()),
     ];
+    let gain = what_if_factor(device);
+    if let Some(gain) = &gain {
+        facts.insert(3, ("gain", gain.as_str()));
+    }
     if device.gone_ns.is_some() {
         facts.insert(0, ("state", "unregistered"));
     }
@@ -177,7 +222,59 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, detail: &Detail, device: &Uio
     if area.height < ROWS_WITH_FINDINGS {
         return rest;
     }
-    draw_findings(canvas, rest, &detail.snapshot, device)
+    let rest = draw_findings(canvas, rest, &detail.snapshot, device);
+    // Below a list there is little room.
+    match active {
+        true => draw_what_if(canvas, rest, &detail.snapshot, device),
+        false => rest,
+    }
+}
+
+/// `2 by tcmu-runner (2201)`; `?` when it is not known.
+fn opened(device: &UioDevice) -> String {
+    let Some(open) = &device.open else {
+        return "?".to_owned();
+    };
+    let least = if open.complete { "" } else { ">=" };
+    let whose = open.processes.first().map_or_else(String::new, |p| {
+        let more = if open.processes.len() > 1 { ", ..." } else { "" };
+        format!(" by {} ({}){more}", p.comm, p.tgid)
+    });
+    format!("{least}{}{whose}", open.descriptors)
+}
+
+/// `2.8-3.8x`, unless nothing is known.
+fn what_if_factor(device: &UioDevice) -> Option<String> {
+    let said = &device.what_if;
+    match (said.verdict, said.low, said.high) {
+        (WhatIfVerdict::Range | WhatIfVerdict::TooWide, Some(low), Some(high)) => {
+            Some(format!("{low:.1}-{high:.1}x"))
+        }
+        _ => None,
+    }
+}
+
+/// What would be gained without the lock where no finding has said it, and what that rests on. Returns what is left.
+fn draw_what_if(canvas: &mut Canvas<'_>, area: Rect, snapshot: &Snapshot, device: &UioDevice) -> Rect {
+    let said = &device.what_if;
+    let told = snapshot.findings.iter().any(|f| f.text.ends_with(&said.text));
+    let mut lines = Vec::new();
+    if !told && device.ops.iter().any(|op| op.contended > 0) {
+        lines.push(said.text.clone());
+    }
+    if !said.assumptions.is_empty() {
+        lines.push(format!("assumes: {}", said.assumptions.join("; ")));
+    }
+    let mut rest = area;
+    let room = usize::from(rest.width.saturating_sub(8));
+    for said in lines {
+        for content in text::wrap(&text::clean(&said, canvas.theme.unicode), room) {
+            let width = rest.width.saturating_sub(7);
+            canvas.text(rest.x + 7, rest.y, width, &content, Role::Dim);
+            rest = split_top(rest, 1).1;
+        }
+    }
+    rest
 }
 
 /// What the findings say of the device's lock: whether it is the problem, and what would be gained without it. Returns

@@ -1,6 +1,6 @@
 //! Tables of a UIO device's detail: its operations, who was waited for, and slow operations one by one.
 
-use crate::model::snapshot::{Blocker, Histogram, SlowOp, UioOpFigures};
+use crate::model::snapshot::{Blocker, Histogram, OpPair, SlowOp, UioOpFigures};
 use crate::ui::column::{Cell, Column, counts, names, times, unsorted};
 use crate::ui::format;
 use crate::ui::theme::Role;
@@ -147,6 +147,20 @@ pub const BLOCKERS: &[Column<Blocker>] = &[
         (10, 12),
         1,
         |b, _| b.op.as_ref().map_or_else(Cell::none, Cell::plain),
+        unsorted,
+    ),
+];
+
+/// What waited behind what.
+pub const PAIRS: &[Column<OpPair>] = &[
+    times!("wait sum", 8, 0, |p: OpPair| Some(p.wait_ns)),
+    counts!("waits", 6, 0, |p: OpPair| p.count),
+    names!("waiter in", (10, 12), 0, |p: OpPair| &p.waiter),
+    Column::names(
+        "holder in",
+        (10, 12),
+        0,
+        |p, _| p.holder.as_ref().map_or_else(Cell::none, Cell::plain),
         unsorted,
     ),
 ];

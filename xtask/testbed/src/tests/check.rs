@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::Guest;
+use crate::kernel_modules;
 use crate::tool::PROGRAM;
 
 /// Hooks that must be attached, and the ways that do it.
@@ -22,6 +23,9 @@ const EXPECTED: [(&str, &[&str]); 7] = [
 
 /// No required probe is missing; known hooks are attached in a way that works.
 pub fn attaches(guest: &Guest) -> Result<String> {
+    if !kernel_modules::have_testbed() {
+        kernel_modules::load("uio")?;
+    }
     let output = Command::new(PROGRAM)
         .args(["check", "--json"])
         .stdin(Stdio::null())

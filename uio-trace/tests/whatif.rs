@@ -1,0 +1,345 @@
+//! The what-if against a small simulation: a closed loop of threads on a few CPUs, with the lock and without it.
+//!
+//! The figures of the run with the lock go through the model as a trace's would; the gain of the other run must lie in the
+//! range the model projects.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
+
+#[path = "whatif/simulation.rs"]
+mod simulation;
+
+use simulation::{Run, Work};
+use std::collections::BTreeMap;
+use uio_trace::event::*;
+use uio_trace::model::snapshot::{UioLock, WhatIf, WhatIfVerdict};
+use uio_trace::model::{Config, Model, Scope};
+use uio_trace_common::histogram::bucket_index;
+
+/// Simulated time is told ten times as long, so that there are samples over time.
+const SLOWER: u64 = 10;
+/// Samples of a run.
+const SAMPLES: u64 = 6;
+
+fn histogram(values: &[u64]) -> HistogramReading {
+    let values: Vec<u64> = values.iter().map(|v| v * SLOWER).collect();
+    let mut buckets = BTreeMap::new();
+    for v in &values {
+        *buckets.entry(bucket_index(*v) as u16).or_insert(0) += 1;
+    }
+    HistogramReading {
+        sum: values.iter().sum(),
+        min: values.iter().min().copied().unwrap_or(0),
+        max: values.iter().max().copied().unwrap_or(0),
+        buckets: buckets.into_iter().collect(),
+    }
+}
+
+const DEVICE: DeviceKey = DeviceKey {
+    minor: 0,
+    generation: 0,
+};
+
+/// What a model is told.
+#[derive(Clone)]
+struct Told {
+    lock: UioLock,
+    reading: UioSeriesReading,
+    blockers: Vec<UioBlockerReading>,
+    cpus: Option<u32>,
+    lost: u64,
+    ring_lost: u64,
+    duration_ns: u64,
+    /// Nothing happens for as long again.
+    paused: bool,
+    /// Readings over time, not only one at the end.
+    samples: u64,
+}
+
+impl Told {
+    fn of(run: &Run, cpus: u32) -> Told {
+        let reading = UioSeriesReading {
+            device: DEVICE,
+            idev: KernelPtr(1),
+            op: UioOp::Write,
+            first_ns: 0,
+            count: run.latency.len() as u64,
+            contended: run.wait.len() as u64,
+            driver_waits: 0,
+            driver_wait_ns: 0,
+            errors: BTreeMap::new(),
+            latency: histogram(&run.latency),
+            wait: histogram(&run.wait),
+            hold: histogram(&run.hold),
+        };
+        let blockers = run.behind.iter().map(|(thread, waits)| UioBlockerReading {
+            device: DEVICE,
+            waiter_op: UioOp::Write,
+            holder_op: Some(UioOp::Write),
+            holder: Task {
+                tgid: 50,
+                tid: *thread as u32 + 50,
+                comm: "w".into(),
+            },
+            count: waits.count,
+            wait_ns: waits.wait_ns * SLOWER,
+            same_cpu: waits.same_cpu,
+        });
+        Told {
+            lock: UioLock::Mutex,
+            reading,
+            blockers: blockers.collect(),
+            cpus: Some(cpus),
+            lost: 0,
+            ring_lost: 0,
+            paused: false,
+            samples: SAMPLES,
+            duration_ns: run.duration_ns * SLOWER,
+        }
+    }
+
+    fn what_if(&self) -> WhatIf {
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            cpus: self.cpus,
+        });
+        let counters = [
+            ("uio_seen".to_owned(), self.reading.count),
+            ("uio_aggregated".to_owned(), self.reading.count),
+            ("exit_missed".to_owned(), self.lost),
+            ("slow_ring".to_owned(), self.ring_lost),
+        ];
+        let part = |times: &HistogramReading, parts: u64| HistogramReading {
+            sum: times.sum / SAMPLES * parts,
+            ..times.clone()
+        };
+        // As a trace tells it: a sample now and then, and at the end all of it.
+        for parts in 1..self.samples {
+            let reading = UioSeriesReading {
+                wait: part(&self.reading.wait, parts),
+                hold: part(&self.reading.hold, parts),
+                ..self.reading.clone()
+            };
+            for kind in [EventKind::UioReading(vec![reading]), EventKind::Tick] {
+                let ts_ns = self.duration_ns / SAMPLES * parts;
+                model.apply(Event { ts_ns, kind });
+            }
+        }
+        for kind in [
+            EventKind::UioLockKind(self.lock),
+            EventKind::UioReading(vec![self.reading.clone()]),
+            EventKind::UioBlockers(self.blockers.clone()),
+            EventKind::Counters(counters.into()),
+            EventKind::Tick,
+        ] {
+            model.apply(Event {
+                ts_ns: self.duration_ns,
+                kind,
+            });
+        }
+        if self.paused {
+            for parts in 1..=SAMPLES {
+                let ts_ns = self.duration_ns + self.duration_ns / SAMPLES * parts;
+                let kind = EventKind::Tick;
+                model.apply(Event { ts_ns, kind });
+            }
+        }
+        model.snapshot(Scope::SinceStart).uio_devices[0].what_if.clone()
+    }
+}
+
+/// What the model says of a run.
+fn what_if(run: &Run, cpus: u32) -> WhatIf {
+    Told::of(run, cpus).what_if()
+}
+
+/// The gain lies in the bounds, whatever the verdict; a range is narrow; with a CPU for each thread there always is one.
+#[test]
+fn the_simulated_gain_lies_in_the_projected_range() {
+    let mut table = String::from("threads CPUs hold      think   gain  low..high verdict reason\n");
+    let (mut failures, mut ranges) = (0, 0);
+    for (hold_ns, sleeps) in [
+        (300, false),
+        (20_000, true),
+        (20_000, false),
+        (200_000, true),
+        (200_000, false),
+    ] {
+        for think_ns in [2_000, 50_000, 400_000] {
+            for (threads, cpus) in [
+                (1, 2),
+                (2, 2),
+                (2, 4),
+                (4, 2),
+                (4, 4),
+                (8, 1),
+                (8, 2),
+                (8, 4),
+                (8, 8),
+                (3, 4),
+            ] {
+                let work = Work {
+                    threads,
+                    cpus,
+                    think_ns,
+                    entry_ns: 1_000,
+                    hold_ns,
+                    sleeps,
+                };
+                let with = simulation::run(&work, true);
+                let gain = simulation::run(&work, false).latency.len() as f64 / with.latency.len() as f64;
+                let said = what_if(&with, cpus as u32);
+                // So short a run is 1 % off.
+                let inside = said.low.is_none_or(|low| low <= gain * 1.01)
+                    && said.high.is_none_or(|high| gain <= high);
+                let range = said.verdict == WhatIfVerdict::Range;
+                let narrow = !range || said.high.unwrap() / said.low.unwrap() <= 1.5;
+                let useful = range || gain < 1.1 || threads > cpus;
+                let right = inside && narrow && useful;
+                ranges += u32::from(range);
+                failures += u32::from(!right);
+                table.push_str(&format!(
+                    "{threads:7} {cpus:4} {:>6} {} {:>6}  {gain:5.2}  {:5.2}..{:5.2} {:?} {}{}\n",
+                    hold_ns as f64 / 1000.0,
+                    if sleeps { "sl" } else { "sp" },
+                    think_ns / 1000,
+                    said.low.unwrap_or(f64::NAN),
+                    said.high.unwrap_or(f64::NAN),
+                    said.verdict,
+                    said.reason.as_deref().unwrap_or(""),
+                    if right { "" } else { "  <== WRONG" },
+                ));
+            }
+        }
+    }
+    println!("{table}{ranges} ranges");
+    assert_eq!(failures, 0, "{table}");
+}
+
+/// Every thread on the one CPU the holder is on: nothing is promised.
+#[test]
+fn one_cpu_promises_nothing() {
+    let work = Work {
+        threads: 8,
+        cpus: 1,
+        think_ns: 2_000,
+        entry_ns: 1_000,
+        hold_ns: 200_000,
+        sleeps: false,
+    };
+    // Of a host with more CPUs, too: the threads are pinned.
+    for cpus in [1, 4] {
+        let said = what_if(&simulation::run(&work, true), cpus);
+        assert_eq!(said.low.filter(|low| *low > 1.0), None, "{said:?}");
+    }
+}
+
+/// The same figures with something that forbids a projection.
+#[test]
+fn what_forbids_a_projection_is_named() {
+    let work = Work {
+        threads: 4,
+        cpus: 4,
+        think_ns: 2_000,
+        entry_ns: 1_000,
+        hold_ns: 200_000,
+        sleeps: true,
+    };
+    let run = simulation::run(&work, true);
+    assert_eq!(what_if(&run, 4).verdict, WhatIfVerdict::Range);
+    let told = |change: &dyn Fn(&mut Told)| {
+        let mut told = Told::of(&run, 4);
+        change(&mut told);
+        told.what_if()
+    };
+    let reason = |change: &dyn Fn(&mut Told)| {
+        let said = told(change);
+        assert_ne!(said.verdict, WhatIfVerdict::Range, "{said:?}");
+        said.reason.unwrap()
+    };
+    assert_eq!(reason(&|t| t.lock = UioLock::PercpuRef), "no_lock");
+    assert_eq!(reason(&|t| t.reading.count = 99), "few_ops");
+    assert_eq!(reason(&|t| t.duration_ns = 1_000_000), "short_time");
+    assert_eq!(reason(&|t| t.lost = 1_000_000), "losses");
+    assert_eq!(
+        reason(&|t| t.reading.driver_wait_ns = 1_000_000_000),
+        "driver_lock"
+    );
+    assert_eq!(reason(&|t| t.reading.contended = 12), "few_waits");
+    assert_eq!(reason(&|t| t.cpus = Some(1)), "one_cpu");
+    assert_eq!(reason(&|t| t.cpus = None), "cpus_unknown");
+    assert_eq!(reason(&|t| t.cpus = Some(2)), "on_cpu_unknown");
+    let same = |t: &mut Told, tenths: u64| {
+        t.blockers
+            .iter_mut()
+            .for_each(|b| b.same_cpu = b.count * tenths / 10)
+    };
+    assert_eq!(reason(&|t| same(t, 9)), "one_cpu");
+    assert_eq!(reason(&|t| same(t, 4)), "shared_cpus");
+    assert_eq!(reason(&|t| t.blockers.clear()), "threads_unknown");
+    let other = |t: &mut Told| {
+        t.blockers
+            .iter_mut()
+            .for_each(|b| b.holder_op = Some(UioOp::Poll))
+    };
+    assert_eq!(reason(&other), "other_ops");
+    let unlike = |t: &mut Told| t.reading.hold = histogram(&[vec![1_000; 400], vec![400_000; 600]].concat());
+    assert_eq!(reason(&unlike), "unlike_calls");
+    // The load paused for as long again: its gain while it runs stays.
+    let paused = told(&|t| t.paused = true);
+    let steady = told(&|_| {});
+    assert_eq!(paused.verdict, WhatIfVerdict::Range);
+    assert!(
+        (paused.low.unwrap() - steady.low.unwrap()).abs() < 0.1 * steady.low.unwrap(),
+        "{paused:?}"
+    );
+    // Little of each is no reason.
+    assert_eq!(told(&|t| t.lost = 1).verdict, WhatIfVerdict::Range);
+    // Samples that found no room are no operations.
+    assert_eq!(told(&|t| t.ring_lost = 1_000_000).verdict, WhatIfVerdict::Range);
+    assert_eq!(
+        told(&|t| t.reading.driver_wait_ns = 1_000_000).verdict,
+        WhatIfVerdict::Range
+    );
+    assert_eq!(told(&|t| same(t, 1)).verdict, WhatIfVerdict::Range);
+}
+
+/// Without samples over time a load that thinks may also be one that paused.
+#[test]
+fn samples_tell_thinking_from_pauses() {
+    let work = Work {
+        threads: 8,
+        cpus: 8,
+        think_ns: 50_000,
+        entry_ns: 1_000,
+        hold_ns: 20_000,
+        sleeps: true,
+    };
+    let mut told = Told::of(&simulation::run(&work, true), 8);
+    assert_eq!(told.what_if().verdict, WhatIfVerdict::Range);
+    told.samples = 0;
+    let said = told.what_if();
+    assert_eq!(said.verdict, WhatIfVerdict::TooWide, "{said:?}");
+    assert_eq!(said.reason.as_deref(), Some("pauses_unknown"));
+}
+
+/// A thread that comes by now and then does not make four of them five.
+#[test]
+fn a_guest_is_no_thread() {
+    let work = Work {
+        threads: 4,
+        cpus: 4,
+        think_ns: 2_000,
+        entry_ns: 1_000,
+        hold_ns: 200_000,
+        sleeps: true,
+    };
+    let mut told = Told::of(&simulation::run(&work, true), 4);
+    let before = told.what_if();
+    let mut guest = told.blockers[0].clone();
+    guest.holder.tid = 99;
+    guest.count = 3;
+    told.blockers.push(guest);
+    let after = told.what_if();
+    assert_eq!((before.threads, after.threads), (Some(4), Some(4)));
+    assert!((before.low.unwrap() - after.low.unwrap()).abs() < 0.05);
+}
