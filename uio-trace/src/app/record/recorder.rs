@@ -535,6 +535,7 @@ mod tests {
         recorder.event(symbol()).unwrap();
         recorder.tick(SECOND).unwrap();
         assert!(recorder.finish().unwrap().contains("nothing is kept"));
+        drop(recorder);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         std::fs::remove_dir_all(&folder).unwrap();
     }
