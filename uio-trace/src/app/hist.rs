@@ -31,6 +31,7 @@ const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(2);
 pub async fn run(config: HistConfig) -> Result<(), AppError> {
     let root = Root::system();
     let mut tracer = Tracer::start(&root, &config.trace)?;
+    tracer.give_up_privileges();
     // Not before: until there is something to print, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());

@@ -203,6 +203,7 @@ impl Told {
 async fn live(config: &ReportConfig, duration: Duration) -> Result<(), AppError> {
     let root = Root::system();
     let mut tracer = Tracer::start(&root, &config.trace)?;
+    tracer.give_up_privileges();
     let mut stop = Stop::new()?;
     let mut builder = StoryBuilder::new(meta::meta(&root, tracer.facts(), tracer.probes()));
     say(format_args!(

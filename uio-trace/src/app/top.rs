@@ -66,6 +66,7 @@ pub async fn run(config: TraceConfig) -> Result<(), AppError> {
     }
     let root = Root::system();
     let mut tracer = Tracer::start(&root, &config)?;
+    tracer.give_up_privileges();
     // Not before: until the terminal is taken over, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
@@ -88,6 +89,9 @@ pub trait Live {
 
     /// Looks at what the model asks about; the answers come with the next events. A recording has no more to tell.
     fn ask(&mut self, _model: &mut Model) {}
+
+    /// Whatever needs more privileges than a running trace has been done.
+    fn give_up_privileges(&self) {}
 
     /// Leaves out of a snapshot what was not asked for.
     fn shape(&self, snapshot: &mut Snapshot);
@@ -125,6 +129,10 @@ impl Live for Tracer {
 
     fn ask(&mut self, model: &mut Model) {
         Tracer::answer(self, model.questions(clock::monotonic_ns()));
+    }
+
+    fn give_up_privileges(&self) {
+        Tracer::give_up_privileges(self);
     }
 
     fn shape(&self, snapshot: &mut Snapshot) {

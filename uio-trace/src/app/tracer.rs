@@ -139,15 +139,19 @@ impl Tracer {
             scan: Scan::start(root.clone()),
             stacks: stacks::readable(root),
         };
+        tracer.tell_probes();
+        tracer.tell_presence(tracer.session.uio_attached());
+        Ok(tracer)
+    }
+
+    /// Gives up the capabilities that a running trace does not need.
+    pub fn give_up_privileges(&self) {
         if let Err(error) = privileges::drop_unneeded() {
             // Tracing goes on: it only keeps more than it needs.
             say(format_args!(
                 "capabilities that are not needed could not be given up: {error}"
             ));
         }
-        tracer.tell_probes();
-        tracer.tell_presence(tracer.session.uio_attached());
-        Ok(tracer)
     }
 
     /// The kernel.

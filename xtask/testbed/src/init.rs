@@ -11,10 +11,11 @@ use anyhow::{Context, Result, bail};
 use crate::job::Job;
 use crate::{kernel_modules, report};
 
-const MOUNTS: [(&str, &str); 8] = [
+const MOUNTS: [(&str, &str); 9] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
     ("devtmpfs", "/dev"),
+    ("devpts", "/dev/pts"),
     ("tmpfs", "/tmp"),
     ("tracefs", "/sys/kernel/tracing"),
     ("debugfs", "/sys/kernel/debug"),

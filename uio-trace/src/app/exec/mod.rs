@@ -114,6 +114,9 @@ pub async fn follow(
     let mut filter = Filter::new(&config.trace);
     let mut child = command::start(path, &config.command)?;
     family.adopt(child.id());
+    // Not before: a program that gains capabilities by being executed loses the events that tell of its children
+    // (fs/exec.c, begin_new_exec), and CMD has its user's own in any case.
+    live.give_up_privileges();
     let mut read = interval(READ_AT_LEAST);
     read.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut events = Vec::new();

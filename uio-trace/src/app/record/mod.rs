@@ -37,6 +37,7 @@ pub async fn run(config: RecordConfig) -> Result<(), AppError> {
     let target = Target::claim(&config.file, config.force, config.rotates())?;
     let root = Root::system();
     let mut tracer = Tracer::start(&root, &config.trace)?;
+    tracer.give_up_privileges();
     let mut stop = Stop::new()?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
     let ended = record(&mut tracer, meta, &config, target, &mut stop).await;
