@@ -182,9 +182,8 @@ fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()>
     Ok(())
 }
 
-/// Tests that let the kernel patch code which other processors run. QEMU's translation of several processors at a time lets
-/// one of them run the breakpoint of a patch after the patch has ended, and the kernel oopses; two writers and its own kprobes,
-/// put on and off through tracefs, do so within a second, in one thread never. So these get a guest in one thread.
+/// Tests that let the kernel patch code which other processors run. Under QEMU's translation of several processors at a time
+/// the kernel oopses then, also by its own kprobes and without the tool (docs/testing.md). So these get a guest in one thread.
 const PATCHING: &str = "patching";
 
 fn guest(
