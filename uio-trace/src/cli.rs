@@ -106,6 +106,10 @@ pub struct TraceArgs {
     /// Show everything, also the tool's own percpu_refs
     #[arg(long)]
     pub all: bool,
+    /// Trace uio by fentry and fexit, which cost an operation half, but hold the module: it can be unloaded a moment after
+    /// its last driver, not with it. (Without: kprobes)
+    #[arg(long)]
+    pub hold_uio: bool,
     /// Messages of the BPF programs, to standard error
     #[arg(long)]
     pub bpf_log: bool,
@@ -203,6 +207,9 @@ pub struct ReplayArgs {
 /// `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
+    /// Try fentry and fexit on uio, as a trace with this option does
+    #[arg(long)]
+    pub hold_uio: bool,
     /// One JSON record of type meta
     #[arg(long)]
     pub json: bool,

@@ -26,6 +26,8 @@ pub struct TraceConfig {
     pub slow: Duration,
     /// Also the tool's own refs.
     pub all: bool,
+    /// fentry and fexit on the uio module.
+    pub hold_uio: bool,
     /// BPF messages.
     pub bpf_log: bool,
     /// Ring size in bytes.
@@ -104,6 +106,7 @@ impl TraceConfig {
             owner: args.owner.clone(),
             slow: duration("--slow", &args.slow)?,
             all: args.all,
+            hold_uio: args.hold_uio,
             bpf_log: args.bpf_log,
             ring_bytes,
         })

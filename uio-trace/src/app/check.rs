@@ -20,6 +20,7 @@ pub fn run(args: &CheckArgs) -> Result<(), AppError> {
     let permitted = preflight::may_trace(&facts);
     let config = SessionConfig {
         slow_ns: u64::MAX,
+        hold_uio: args.hold_uio,
         ..SessionConfig::default()
     };
     let (facts, probes, verdict) = match permitted {

@@ -97,6 +97,7 @@ impl Tracer {
             target_tgid: config.pid,
             bpf_log: config.bpf_log,
             ring_bytes: config.ring_bytes,
+            hold_uio: config.hold_uio,
         };
         let mut session = match Session::start(root.clone(), facts, &session_config) {
             Ok(session) => session,

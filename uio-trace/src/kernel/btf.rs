@@ -57,7 +57,8 @@ pub struct Btf {
     composite_names: HashMap<String, u32>,
     /// Type id -> the type it only qualifies or renames.
     aliases: HashMap<u32, u32>,
-    functions: HashMap<String, u32>,
+    /// How many functions have the name, and the first one's id.
+    functions: HashMap<String, (u32, u32)>,
     typedefs: HashMap<String, u32>,
     /// Base's string section length and type count are all a split BTF needs for its own structs; a member's type may be in
     /// the base, and then it is looked up there.
@@ -137,7 +138,7 @@ impl Btf {
                 }
                 KIND_FUNC => {
                     let name = name();
-                    *btf.functions.entry(name).or_insert(0) += 1;
+                    btf.functions.entry(name).or_insert((0, id)).0 += 1;
                 }
                 KIND_TYPEDEF | KIND_CONST | KIND_VOLATILE | KIND_TYPE_TAG => {
                     if kind == KIND_TYPEDEF {
@@ -242,9 +243,16 @@ impl Btf {
         None
     }
 
-    /// How many functions of this name there are (0: none; more than 1: fentry would pick one of them blindly).
+    /// How many functions of this name there are in this BTF, its base left out (0: none; more than 1: fentry would pick one of them blindly).
     pub fn function_count(&self, name: &str) -> u32 {
-        self.functions.get(name).copied().unwrap_or(0)
+        self.functions.get(name).map_or(0, |(count, _)| *count)
+    }
+
+    /// Type id of the function of this name; `None`: there is none, or more than one.
+    pub fn function_id(&self, name: &str) -> Option<u32> {
+        self.functions
+            .get(name)
+            .and_then(|&(count, id)| (count == 1).then_some(id))
     }
 
     /// Whether the tracepoint can be attached by BTF (`btf_trace_<name>`).
@@ -341,7 +349,12 @@ mod tests {
         // 7: struct uio_device { inner dev @0; int minor @64 }
         let data = build(
             base.string_bytes,
-            &[("uio_device", 4, 2, 16, vec![N, 2, 0, N | 1, 1, 64])],
+            &[
+                ("uio_device", 4, 2, 16, vec![N, 2, 0, N | 1, 1, 64]),
+                ("uio_write", 12, 0, 1, vec![]),
+                ("name_show", 12, 0, 1, vec![]),
+                ("name_show", 12, 0, 1, vec![]),
+            ],
             &["dev", "minor"],
         );
         let module = Btf::parse(data, Some(&base)).unwrap();
@@ -352,6 +365,14 @@ mod tests {
             Some(0),
             "base structs through the module"
         );
+        assert_eq!(module.function_id("uio_write"), Some(8));
+        assert_eq!(module.function_id("name_show"), None, "two of that name");
+        assert_eq!(
+            module.function_id("exit_aio"),
+            None,
+            "the base's, not the module's"
+        );
+        assert_eq!(base.function_id("exit_aio"), Some(5));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{
     catalog::{Attachment, Method},
+    module_btf::{Module, ModulePrograms, Trampoline},
     perf::PerfEvent,
     plan::Attacher,
     tracefs::{KretprobeEvent, Kretprobes},
@@ -22,6 +23,8 @@ pub enum Link {
     Fentry(&'static str, FEntryLinkId),
     /// fexit
     Fexit(&'static str, FExitLinkId),
+    /// fentry or fexit of a module's function
+    Trampoline(Trampoline),
     /// kprobe or kretprobe
     Probe(&'static str, KProbeLinkId),
     /// kretprobe with room for many callers
@@ -53,6 +56,8 @@ pub struct AyaAttacher<'a> {
     pub cpus: &'a [u32],
     /// kretprobes by way of tracefs; `None`: not mounted, then the kernel's few instances must do.
     pub kretprobes: Option<&'a mut Kretprobes>,
+    /// For functions of a module: where fentry and fexit go. `None`: to vmlinux.
+    pub module: Option<(&'a ModulePrograms, &'a Module)>,
 }
 
 fn missing(program: &str) -> String {
@@ -66,25 +71,7 @@ pub fn explain(error: &ProgramError) -> String {
         verifier_log,
     } = error
     {
-        let log = verifier_log.to_string();
-        let last = log
-            .lines()
-            .rev()
-            .find(|line| {
-                // After the reason the verifier prints statistics.
-                let statistics = ["processed ", "stack depth ", "verification time "];
-                !line.trim().is_empty() && !statistics.iter().any(|start| line.starts_with(start))
-            })
-            .unwrap_or_default();
-        return if last.is_empty() {
-            format!("the kernel refused the program: {}", os(io_error))
-        } else {
-            format!(
-                "the verifier refused the program: {} ({})",
-                last.trim(),
-                os(io_error)
-            )
-        };
+        return refusal(io_error, &verifier_log.to_string());
     }
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {
@@ -92,14 +79,37 @@ pub fn explain(error: &ProgramError) -> String {
     }
     match deepest.downcast_ref::<io::Error>() {
         Some(io_error) => match error {
-            ProgramError::SyscallError(call) => format!("{}: {}", call.call, os(io_error)),
-            _ => os(io_error),
+            ProgramError::SyscallError(call) => format!("{}: {}", call.call, system_error(io_error)),
+            _ => system_error(io_error),
         },
         None => deepest.to_string(),
     }
 }
 
-fn os(error: &io::Error) -> String {
+/// Why a program was not loaded: the last line of the verifier's log, if there is one, and the kernel's reason.
+pub fn refusal(error: &io::Error, log: &str) -> String {
+    let last = log
+        .lines()
+        .rev()
+        .find(|line| {
+            // After the reason the verifier prints statistics.
+            let statistics = ["processed ", "stack depth ", "verification time "];
+            !line.trim().is_empty() && !statistics.iter().any(|start| line.starts_with(start))
+        })
+        .unwrap_or_default();
+    if last.is_empty() {
+        format!("the kernel refused the program: {}", system_error(error))
+    } else {
+        format!(
+            "the verifier refused the program: {} ({})",
+            last.trim(),
+            system_error(error)
+        )
+    }
+}
+
+/// The kernel's reason, in words where its own mislead.
+pub fn system_error(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EBUSY) => "the function has no ftrace site (EBUSY)".into(),
         Some(libc::ENOSPC) => {
@@ -191,7 +201,7 @@ pub fn attach_cpus(ebpf: &mut Ebpf, link: &mut Link, cpus: &[u32]) -> Result<(),
         }
         let program = program.fd().map_err(|e| explain(&e))?;
         let event = PerfEvent::breakpoint(*address, cpu, program.as_fd())
-            .map_err(|e| format!("CPU {cpu}: {}", os(&e)))?;
+            .map_err(|e| format!("CPU {cpu}: {}", system_error(&e)))?;
         attached.push((cpu, event));
     }
     Ok(())
@@ -242,6 +252,7 @@ pub fn detach(ebpf: &mut Ebpf, kretprobes: Option<&mut Kretprobes>, link: Link) 
             }
         }
         Link::Breakpoint { cpus, .. } => drop(cpus),
+        Link::Trampoline(trampoline) => drop(trampoline),
     }
 }
 
@@ -250,6 +261,9 @@ impl Attacher for AyaAttacher<'_> {
 
     fn attach(&mut self, attachment: &Attachment) -> Result<Link, String> {
         let name = attachment.program;
+        if let (Some((programs, module)), Method::Fentry | Method::Fexit) = (self.module, attachment.method) {
+            return programs.attach(module, attachment).map(Link::Trampoline);
+        }
         match attachment.method {
             Method::Kprobe | Method::Kretprobe => self.attach_probe(attachment),
             Method::Breakpoint => self.attach_breakpoint(attachment),

@@ -110,14 +110,19 @@ const SYS_IO_DESTROY: &str = "__x64_sys_io_destroy";
 const FILE: &[(&str, &str)] = &[("file", "private_data")];
 const REF: &[(&str, &str)] = &[("percpu_ref", "data"), ("percpu_ref_data", "release")];
 
-/// A UIO operation: entry and exit together. The exit comes second: what is registered last runs first, so the entry
-/// program's clock is read after the kretprobe's own work.
+/// A UIO operation: entry and exit together, fentry and fexit where they are asked for. The exit comes second: what is
+/// registered last runs first, so the entry program's clock is read after the kretprobe's own work; and a call that was under
+/// way has no exit without an entry.
 macro_rules! uio {
-    ($name:literal, $target:literal, $entry:literal, $exit:literal, $needs:expr, $gives:literal, $required:literal) => {
+    ($name:literal, $target:literal, [$fentry:literal, $fexit:literal], [$entry:literal, $exit:literal],
+     $needs:expr, $gives:literal, $required:literal) => {
         Hook {
             subject: Subject::Uio,
             name: $name,
-            ways: &[&[at(Kprobe, $entry, $target), at(Kretprobe, $exit, $target)]],
+            ways: &[
+                &[at(Fentry, $fentry, $target), at(Fexit, $fexit, $target)],
+                &[at(Kprobe, $entry, $target), at(Kretprobe, $exit, $target)],
+            ],
             needs: $needs,
             gives: $gives,
             required: $required,
@@ -233,8 +238,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_write",
         "uio_write",
-        "uio_write_entry",
-        "uio_exit",
+        ["uio_write_fentry", "uio_write_fexit"],
+        ["uio_write_entry", "uio_exit"],
         FILE,
         "writes",
         true
@@ -242,8 +247,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_read",
         "uio_read",
-        "uio_read_entry",
-        "uio_exit",
+        ["uio_read_fentry", "uio_read_fexit"],
+        ["uio_read_entry", "uio_exit"],
         FILE,
         "reads",
         false
@@ -251,8 +256,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_poll",
         "uio_poll",
-        "uio_poll_entry",
-        "uio_exit",
+        ["uio_poll_fentry", "uio_two_fexit"],
+        ["uio_poll_entry", "uio_exit"],
         FILE,
         "polls",
         false
@@ -260,8 +265,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_mmap",
         "uio_mmap",
-        "uio_mmap_entry",
-        "uio_exit",
+        ["uio_mmap_fentry", "uio_two_fexit"],
+        ["uio_mmap_entry", "uio_exit"],
         FILE,
         "mmaps",
         false
@@ -269,8 +274,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_vma_fault",
         "uio_vma_fault",
-        "uio_fault_entry",
-        "uio_fault_exit",
+        ["uio_fault_fentry", "uio_fault_fexit"],
+        ["uio_fault_entry", "uio_fault_exit"],
         &[("vm_fault", "vma"), ("vm_area_struct", "vm_private_data")],
         "page faults on device memory",
         false
@@ -278,8 +283,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_open",
         "uio_open",
-        "uio_open_entry",
-        "uio_exit",
+        ["uio_open_fentry", "uio_two_fexit"],
+        ["uio_open_entry", "uio_exit"],
         &[("inode", "i_rdev")],
         "opens",
         false
@@ -287,8 +292,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_release",
         "uio_release",
-        "uio_release_entry",
-        "uio_exit",
+        ["uio_release_fentry", "uio_two_fexit"],
+        ["uio_release_entry", "uio_exit"],
         FILE,
         "releases",
         false
@@ -296,8 +301,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "name_show",
         "uio:name_show",
-        "uio_name_show_entry",
-        "uio_exit",
+        ["uio_name_show_fentry", "uio_attribute_fexit"],
+        ["uio_name_show_entry", "uio_exit"],
         &[("device", "driver_data")],
         "reads of the name attribute",
         false
@@ -305,8 +310,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "version_show",
         "uio:version_show",
-        "uio_version_show_entry",
-        "uio_exit",
+        ["uio_version_show_fentry", "uio_attribute_fexit"],
+        ["uio_version_show_entry", "uio_exit"],
         &[("device", "driver_data")],
         "reads of the version attribute",
         false
@@ -314,8 +319,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_unregister_device",
         "uio_unregister_device",
-        "uio_unregister_entry",
-        "uio_exit",
+        ["uio_unregister_fentry", "uio_unregister_fexit"],
+        ["uio_unregister_entry", "uio_exit"],
         &[],
         "unregistrations: tells a re-registered minor from its predecessor",
         false
@@ -323,8 +328,8 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "__uio_register_device",
         "__uio_register_device",
-        "uio_register_entry",
-        "uio_register_exit",
+        ["uio_register_fentry", "uio_register_fexit"],
+        ["uio_register_entry", "uio_register_exit"],
         &[],
         "registrations: tells a device from one that lived at its address",
         false

@@ -34,6 +34,14 @@ pub trait Facts {
     fn has_tracepoint(&self, name: &str) -> bool;
     /// Whether a function of exactly this name exists (in `module` if named); `None`: symbols cannot be read.
     fn has_symbol(&self, name: &str, module: Option<&str>) -> Option<bool>;
+    /// Whether ways by this method are passed over without a word, as nobody asked for them.
+    fn unasked(&self, _method: Method) -> bool {
+        false
+    }
+    /// Why the method is not to be had here, whatever the function.
+    fn refused(&self, _method: Method) -> Option<String> {
+        None
+    }
 }
 
 impl Facts for KernelFacts {
@@ -87,11 +95,15 @@ fn row(hook: &Hook, state: ProbeState, method: Option<String>, reason: Option<St
     }
 }
 
-/// A row for a hook whose module is not there.
-pub fn waiting<H>(hook: &Hook) -> Outcome<H> {
-    let reason = "module uio is not loaded; it is attached when it appears".to_owned();
+/// Why a hook waits: its module is not there.
+pub const NOT_LOADED: &str = "module uio is not loaded; it is attached when it appears";
+/// Why a hook waits: what attaches it would hold a module that nobody else uses.
+pub const UNUSED: &str = "no driver uses module uio: it is let go of, so that it can be unloaded";
+
+/// A row for a hook that cannot be attached yet.
+pub fn waiting<H>(hook: &Hook, reason: &str) -> Outcome<H> {
     Outcome {
-        probe: row(hook, ProbeState::Waiting, None, Some(reason)),
+        probe: row(hook, ProbeState::Waiting, None, Some(reason.to_owned())),
         handles: Vec::new(),
     }
 }
@@ -119,7 +131,11 @@ pub fn try_hook<A: Attacher>(hook: &Hook, facts: &dyn Facts, attacher: &mut A) -
         };
     }
     let mut reasons: Vec<String> = Vec::new();
-    for way in hook.ways {
+    let asked = hook
+        .ways
+        .iter()
+        .filter(|way| !way.iter().any(|attachment| facts.unasked(attachment.method)));
+    for way in asked {
         let mut handles = Vec::new();
         let mut failure = None;
         for attachment in *way {
@@ -167,6 +183,9 @@ fn precheck(attachment: &Attachment, facts: &dyn Facts) -> Option<String> {
         Some((module, name)) => (Some(module), name),
         None => (None, attachment.target),
     };
+    if let Some(reason) = facts.refused(attachment.method) {
+        return Some(reason);
+    }
     match attachment.method {
         Method::Fentry | Method::Fexit => {
             if !facts.has_btf() {
@@ -218,6 +237,8 @@ mod tests {
         missing_tracepoints: bool,
         missing_members: Vec<&'static str>,
         twins: Vec<&'static str>,
+        unasked: Vec<Method>,
+        refused: Vec<Method>,
     }
 
     impl Facts for Kernel {
@@ -235,6 +256,12 @@ mod tests {
         }
         fn has_symbol(&self, _name: &str, _module: Option<&str>) -> Option<bool> {
             Some(true)
+        }
+        fn unasked(&self, method: Method) -> bool {
+            self.unasked.contains(&method)
+        }
+        fn refused(&self, method: Method) -> Option<String> {
+            self.refused.contains(&method).then(|| "not here".to_owned())
         }
     }
 
@@ -284,6 +311,27 @@ mod tests {
         assert_eq!(outcome.probe.method.as_deref(), Some("kprobe+kretprobe"));
         assert_eq!(outcome.probe.reason.as_deref(), Some("fentry: refused"));
         assert_eq!(fake.attached, ["io_destroy_kretprobe", "io_destroy_kprobe"]);
+    }
+
+    #[test]
+    fn a_way_nobody_asked_for_is_passed_over_and_one_that_is_refused_is_told() {
+        let mut fake = Fake::default();
+        let asked = try_hook(hook("uio_write"), &Kernel::default(), &mut fake);
+        assert_eq!(asked.probe.method.as_deref(), Some("fentry+fexit"));
+        let unasked = Kernel {
+            unasked: vec![Method::Fentry, Method::Fexit],
+            ..Kernel::default()
+        };
+        let outcome = try_hook(hook("uio_write"), &unasked, &mut fake);
+        assert_eq!(outcome.probe.method.as_deref(), Some("kprobe+kretprobe"));
+        assert_eq!(outcome.probe.reason, None);
+        let refused = Kernel {
+            refused: vec![Method::Fentry, Method::Fexit],
+            ..Kernel::default()
+        };
+        let outcome = try_hook(hook("uio_write"), &refused, &mut fake);
+        assert_eq!(outcome.probe.method.as_deref(), Some("kprobe+kretprobe"));
+        assert_eq!(outcome.probe.reason.as_deref(), Some("fentry: not here"));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use super::{
     attach::{AyaAttacher, Link, attach_cpus, breakpoint_hits, detach},
-    catalog::{CATALOG, Hook, Subject},
+    catalog::{CATALOG, Hook, Method, Subject},
     look::Looker,
+    module_btf::{self, Module, ModulePrograms},
     plan::{self, Facts, Outcome},
     releases::Releases,
     tracefs::Kretprobes,
@@ -28,10 +29,10 @@ use zerocopy::IntoBytes;
 
 /// The BPF object of this architecture. Built by `cargo xtask bpf` and checked in with a stamp of its inputs.
 #[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/uio-trace.x86_64.o");
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/uio-trace.x86_64.o");
 /// The BPF object of this architecture. Built by `cargo xtask bpf` and checked in with a stamp of its inputs.
 #[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/uio-trace.aarch64.o");
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/uio-trace.aarch64.o");
 
 /// Memory all series together may take, bytes; divided by the number of CPUs.
 const SERIES_BUDGET: usize = 32 << 20;
@@ -52,6 +53,8 @@ pub struct SessionConfig {
     pub bpf_log: bool,
     /// Bytes of the lifecycle ring; `None`: default.
     pub ring_bytes: Option<u32>,
+    /// fentry and fexit on the uio module, though they hold it.
+    pub hold_uio: bool,
 }
 
 /// Why the tool cannot trace.
@@ -123,6 +126,10 @@ pub struct Session {
     uio_layout: Option<UioLayout>,
     /// Attempts to attach to an instance that is still coming up.
     uio_attempts: u32,
+    /// fentry and fexit for the module; `None`: not asked for.
+    module_programs: Option<Result<ModulePrograms, String>>,
+    /// Nothing is attached to the module, so that it can be unloaded: no driver uses it.
+    let_go: bool,
     addresses: HashMap<&'static str, u64>,
 }
 
@@ -134,7 +141,7 @@ fn breakpoint_addresses(facts: &KernelFacts) -> HashMap<&'static str, u64> {
     CATALOG
         .iter()
         .flat_map(|hook| hook.ways.iter().flat_map(|way| way.iter()))
-        .filter(|attachment| attachment.method == super::catalog::Method::Breakpoint)
+        .filter(|attachment| attachment.method == Method::Breakpoint)
         .filter_map(
             |attachment| match facts.symbols.addresses(attachment.target).as_slice() {
                 [(address, None)] => Some((attachment.target, *address)),
@@ -144,10 +151,20 @@ fn breakpoint_addresses(facts: &KernelFacts) -> HashMap<&'static str, u64> {
         .collect()
 }
 
-/// Facts for hooks in a module that came after the symbols were read: the kernel itself says whether a function is there.
-struct ModuleFacts<'a>(&'a KernelFacts);
+/// Whether fentry and fexit are to be used on the module's functions.
+enum Trampolines {
+    /// Nobody asked for them.
+    Unasked,
+    /// Why they cannot be had.
+    Refused(String),
+    /// The module to attach them to.
+    On(Box<Module>),
+}
 
-impl plan::Facts for ModuleFacts<'_> {
+/// Facts for hooks in a module that came after the symbols were read: the kernel itself says whether a function is there.
+struct ModuleFacts<'a>(&'a KernelFacts, &'a Trampolines);
+
+impl Facts for ModuleFacts<'_> {
     fn has_btf(&self) -> bool {
         self.0.has_btf()
     }
@@ -155,7 +172,10 @@ impl plan::Facts for ModuleFacts<'_> {
         self.0.has_member(strukt, member)
     }
     fn btf_functions(&self, name: &str) -> u32 {
-        self.0.btf_functions(name)
+        match self.1 {
+            Trampolines::On(module) => module.btf().function_count(name),
+            _ => 0,
+        }
     }
     fn has_tracepoint(&self, name: &str) -> bool {
         self.0.has_tracepoint(name)
@@ -163,6 +183,27 @@ impl plan::Facts for ModuleFacts<'_> {
     fn has_symbol(&self, _name: &str, _module: Option<&str>) -> Option<bool> {
         None
     }
+    fn unasked(&self, method: Method) -> bool {
+        matches!(method, Method::Fentry | Method::Fexit) && matches!(self.1, Trampolines::Unasked)
+    }
+    fn refused(&self, method: Method) -> Option<String> {
+        match self.1 {
+            Trampolines::Refused(reason) if matches!(method, Method::Fentry | Method::Fexit) => {
+                Some(reason.clone())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Programs for functions of the uio module that aya cannot load.
+pub(super) fn module_programs() -> impl Iterator<Item = &'static str> {
+    CATALOG
+        .iter()
+        .filter(|hook| hook.subject == Subject::Uio)
+        .flat_map(|hook| hook.ways.iter().flat_map(|way| way.iter()))
+        .filter(|attachment| matches!(attachment.method, Method::Fentry | Method::Fexit))
+        .map(|attachment| attachment.program)
 }
 
 fn map_error(map: &'static str) -> impl Fn(MapError) -> SessionError {
@@ -214,6 +255,12 @@ impl Session {
             .map_err(|error| SessionError::Load(chain(&error)))?;
 
         let addresses = breakpoint_addresses(&facts);
+        let module_programs = config
+            .hold_uio
+            .then(|| match module_btf::preempts(&root, &facts.version) {
+                Some(reason) => Err(reason),
+                None => ModulePrograms::new(OBJECT, &ebpf, module_programs()),
+            });
         let has_refs = facts.has_member("percpu_ref_data", "release");
         let releases = Releases::new(&mut ebpf, &root, has_refs);
         let looker = Looker::new(&mut ebpf, has_refs);
@@ -230,6 +277,8 @@ impl Session {
             uio: None,
             uio_layout: None,
             uio_attempts: 0,
+            module_programs,
+            let_go: false,
             addresses,
         };
         session.attach_fixed();
@@ -243,7 +292,7 @@ impl Session {
             if hook.subject == Subject::Uio {
                 self.hooks.push(Attached {
                     hook,
-                    outcome: plan::waiting(hook),
+                    outcome: plan::waiting(hook, plan::NOT_LOADED),
                 });
                 continue;
             }
@@ -261,6 +310,7 @@ impl Session {
                         address_of: &|name| self.addresses.get(name).copied(),
                         cpus: &self.cpus,
                         kretprobes: self.kretprobes.as_mut(),
+                        module: None,
                     };
                     plan::try_hook(hook, &self.facts, &mut attacher)
                 }
@@ -297,6 +347,20 @@ impl Session {
             }
             self.uio = now;
             self.uio_attempts = 0;
+            self.let_go = false;
+        }
+        if self.uio.is_some() && self.would_hold_uio() {
+            let in_use = self.uio_in_use();
+            if !in_use && !self.let_go {
+                self.let_go_of_uio();
+                changes.probes = true;
+            } else if in_use && self.let_go {
+                self.uio_attempts = 0;
+            }
+            self.let_go = !in_use;
+        }
+        if self.let_go {
+            return Ok(changes);
         }
         if self.uio.is_some() && self.uio_attempts < UIO_ATTEMPTS && !self.uio_attached() {
             self.uio_attempts += 1;
@@ -317,6 +381,36 @@ impl Session {
             }
         }
         Ok(changes)
+    }
+
+    /// Whether what is attached to the module, or would be, keeps it from being unloaded.
+    fn would_hold_uio(&self) -> bool {
+        let mut links = self
+            .hooks
+            .iter()
+            .filter(|h| h.hook.subject == Subject::Uio)
+            .flat_map(|h| &h.outcome.handles)
+            .peekable();
+        let nothing_yet = links.peek().is_none();
+        matches!(self.module_programs, Some(Ok(_)))
+            && (nothing_yet || links.any(|link| matches!(link, Link::Trampoline(_))))
+    }
+
+    /// Whether a driver uses the module; without one it has no devices, and nothing to be traced. (An open device holds its
+    /// driver.)
+    fn uio_in_use(&self) -> bool {
+        // Where there is no such folder, modules are not unloaded at all.
+        std::fs::read_dir(self.root.join(UIO_MODULE).join("holders"))
+            .map_or(true, |mut holders| holders.next().is_some())
+    }
+
+    fn let_go_of_uio(&mut self) {
+        self.detach_uio();
+        for attached in &mut self.hooks {
+            if attached.hook.subject == Subject::Uio {
+                attached.outcome = plan::waiting(attached.hook, plan::UNUSED);
+            }
+        }
     }
 
     /// Whether writes of the present module are traced.
@@ -351,6 +445,14 @@ impl Session {
             return Ok(false);
         };
         self.uio_layout = Some(layout);
+        let trampolines = match &self.module_programs {
+            None => Trampolines::Unasked,
+            Some(Err(reason)) => Trampolines::Refused(reason.clone()),
+            Some(Ok(_)) => match Module::find("uio", module) {
+                Ok(module) => Trampolines::On(Box::new(module)),
+                Err(reason) => Trampolines::Refused(reason),
+            },
+        };
         self.set_uio_state(layout.offsets)?;
         self.new_uio_generations()?;
         for index in 0..self.hooks.len() {
@@ -364,14 +466,18 @@ impl Session {
                 address_of: &|_| None,
                 cpus: &self.cpus,
                 kretprobes: self.kretprobes.as_mut(),
+                module: match (&self.module_programs, &trampolines) {
+                    (Some(Ok(programs)), Trampolines::On(module)) => Some((programs, module)),
+                    _ => None,
+                },
             };
-            let mut outcome = plan::try_hook(hook, &ModuleFacts(&self.facts), &mut attacher);
+            let mut outcome = plan::try_hook(hook, &ModuleFacts(&self.facts, &trampolines), &mut attacher);
             let failed = outcome.probe.state != ProbeState::Attached;
             if !failed
                 && !outcome
                     .handles
                     .iter()
-                    .any(|link| matches!(link, Link::ManyCallers(_)))
+                    .any(|link| matches!(link, Link::ManyCallers(_) | Link::Trampoline(_)))
             {
                 outcome.probe.reason = Some(FEW_CALLERS.into());
             }
@@ -406,7 +512,7 @@ impl Session {
             for link in attached.outcome.handles.drain(..) {
                 detach(&mut self.ebpf, self.kretprobes.as_mut(), link);
             }
-            attached.outcome = plan::waiting(attached.hook);
+            attached.outcome = plan::waiting(attached.hook, plan::NOT_LOADED);
         }
     }
 
