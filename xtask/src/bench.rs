@@ -101,13 +101,13 @@ fn instructions(top: &Path, kernel: &str) -> Result<()> {
     })?;
     println!("instructions, {kernel} on one processor");
     println!(
-        "{:<36} {:>10} {:>10} {:>10}  (least to most of the pairs)",
+        "{:<46} {:>10} {:>10} {:>10}  (least to most of the pairs)",
         "", "without", "with", "added"
     );
     for row in rows {
         let what = row["what"].as_str().unwrap_or_default();
         println!(
-            "{what:<36} {:>10.0} {:>10.0} {:>10.0}  ({:.0} to {:.0})",
+            "{what:<46} {:>10.0} {:>10.0} {:>10.0}  ({:.0} to {:.0})",
             number(&row, "without"),
             number(&row, "with"),
             number(&row, "added"),

@@ -22,7 +22,7 @@ use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader, Pod,
     maps::{Array, HashMap as AyaHashMap, Map, MapData, MapError, RingBuf},
 };
-use std::{collections::HashMap, os::unix::fs::MetadataExt};
+use std::{collections::HashMap, os::unix::fs::MetadataExt, thread::JoinHandle};
 use thiserror::Error;
 use uio_trace_common::{offsets::UioOffsets, uio::MAX_MINORS};
 use zerocopy::IntoBytes;
@@ -130,6 +130,8 @@ pub struct Session {
     module_programs: Option<Result<ModulePrograms, String>>,
     /// Nothing is attached to the module, so that it can be unloaded: no driver uses it.
     let_go: bool,
+    /// Detaching trampolines meanwhile.
+    letting_go: Option<JoinHandle<()>>,
     addresses: HashMap<&'static str, u64>,
 }
 
@@ -279,6 +281,7 @@ impl Session {
             uio_attempts: 0,
             module_programs,
             let_go: false,
+            letting_go: None,
             addresses,
         };
         session.attach_fixed();
@@ -359,7 +362,9 @@ impl Session {
             }
             self.let_go = !in_use;
         }
-        if self.let_go {
+        // Two sets of programs on one function would count everything twice.
+        self.letting_go.take_if(|thread| thread.is_finished());
+        if self.let_go || self.letting_go.is_some() {
             return Ok(changes);
         }
         if self.uio.is_some() && self.uio_attempts < UIO_ATTEMPTS && !self.uio_attached() {
@@ -404,13 +409,27 @@ impl Session {
             .map_or(true, |mut holders| holders.next().is_some())
     }
 
+    /// Detaches from a module nobody uses. The kernel waits for a grace period of RCU tasks for each trampoline, together for
+    /// seconds, so that is done by a thread.
     fn let_go_of_uio(&mut self) {
-        self.detach_uio();
+        let mut links = Vec::new();
         for attached in &mut self.hooks {
             if attached.hook.subject == Subject::Uio {
+                links.append(&mut attached.outcome.handles);
                 attached.outcome = plan::waiting(attached.hook, plan::UNUSED);
             }
         }
+        let (trampolines, others): (Vec<Link>, Vec<Link>) = links
+            .into_iter()
+            .partition(|link| matches!(link, Link::Trampoline(_)));
+        for link in others {
+            detach(&mut self.ebpf, self.kretprobes.as_mut(), link);
+        }
+        // Where no thread is to be had, the closure is dropped here, and what it holds with it.
+        let spawned = std::thread::Builder::new()
+            .name("let-go-of-uio".into())
+            .spawn(move || drop(trampolines));
+        self.letting_go = spawned.ok();
     }
 
     /// Whether writes of the present module are traced.

@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::device::{Testbed, make_tcmu, minor_of};
-use crate::tests::{number, workload};
+use crate::tests::{HOLD, number, same, workload};
 use crate::tool::Tool;
 use crate::{kernel_modules, report};
 
@@ -25,6 +25,11 @@ pub struct Options {
     #[arg(long, default_value_t = 9)]
     pairs: u64,
 }
+
+/// How long the lock is held in the contended case.
+const CONTENDED_HOLD_US: u64 = 50;
+/// Contended writes are so many times fewer: they cost so much more.
+const CONTENDED_SHARE: u64 = 10;
 
 const TCMU: &str = "tcm-user/0/testbed/testbed//x";
 
@@ -64,9 +69,13 @@ fn steady(measure: &impl Fn() -> Result<Vec<f64>>) -> Result<Vec<f64>> {
 /// Measures without the tool and with it, in turn.
 pub fn run(options: &Options) -> Result<()> {
     let mut devices = Vec::new();
+    let mut contended = None;
     if kernel_modules::have_testbed() {
         let device = Testbed::find(0)?;
         device.set_hold(0, false)?;
+        let busy = Testbed::find(1)?;
+        busy.set_hold(CONTENDED_HOLD_US, false)?;
+        contended = Some(busy.node());
         devices.push(("write, testbed device", device.node()));
     }
     let minor = minor_of(TCMU).or_else(|_| make_tcmu())?;
@@ -80,6 +89,12 @@ pub fn run(options: &Options) -> Result<()> {
             let load = workload(&format!("uio-write --device {node} --count {}", options.writes))?;
             costs.push(number(&load, "/devices/0/latency_ns/sum")? as f64 / options.writes as f64);
         }
+        if let Some(node) = &contended {
+            // CPU time of the two writers, as each of them sleeps in turn.
+            let each = options.writes / CONTENDED_SHARE;
+            let load = workload(&format!("uio-write --device {node} --threads 2 --count {each}"))?;
+            costs.push(number(&load, "/devices/0/cpu_ns")? as f64 / (2 * each) as f64);
+        }
         // The cheapest of many rounds: an exit costs hundreds of times what is looked for in it, and timer ticks and RCU
         // callbacks fall into some rounds and not into others.
         let mut least = f64::INFINITY;
@@ -92,35 +107,51 @@ pub fn run(options: &Options) -> Result<()> {
     };
     steady(&measure)?;
     // In pairs, in turn: an exit's cost drifts with the state of the kernel's allocators by more than what is looked for.
-    let mut pairs: Vec<(Vec<f64>, Vec<f64>)> = Vec::new();
+    // Without the tool, with uio by kprobes, and by fentry.
+    let mut rounds: Vec<[Vec<f64>; 3]> = Vec::new();
     for _ in 0..options.pairs {
         let without = measure()?;
-        let tool = Tool::start(&[])?;
-        // What is measured is the traced path, not the tool's own process, which shares the one processor: it stands still
-        // meanwhile, and its programs go on.
-        signal(&tool, libc::SIGSTOP)?;
-        let with = measure();
-        signal(&tool, libc::SIGCONT)?;
-        tool.finish()?;
-        pairs.push((without, with?));
+        let kprobes = traced(&[], "kprobe+kretprobe", &measure)?;
+        rounds.push([without, kprobes, traced(&[HOLD], "fentry+fexit", &measure)?]);
     }
 
     let names = devices
         .iter()
         .map(|(name, _)| *name)
+        .chain(contended.iter().map(|_| "write that waits, testbed device"))
         .chain(["exit of a process without AIO"]);
     for (index, name) in names.enumerate() {
-        let added: Vec<f64> = sorted(pairs.iter().map(|(without, with)| with[index] - without[index]));
-        report::data(&json!({
-            "what": name,
-            "without": median(&sorted(pairs.iter().map(|(without, _)| without[index]))).round(),
-            "with": median(&sorted(pairs.iter().map(|(_, with)| with[index]))).round(),
-            "added": median(&added).round(),
-            "least": added.first().copied().unwrap_or(f64::NAN).round(),
-            "most": added.last().copied().unwrap_or(f64::NAN).round(),
-        }));
+        for (way, title) in [(1, "kprobes"), (2, "fentry")] {
+            // The probes on an exit are the same.
+            if name.starts_with("exit") && way == 2 {
+                continue;
+            }
+            let added: Vec<f64> = sorted(rounds.iter().map(|round| round[way][index] - round[0][index]));
+            let of = |way: usize| median(&sorted(rounds.iter().map(|round| round[way][index]))).round();
+            report::data(&json!({
+                "what": if name.starts_with("exit") { name.to_owned() } else { format!("{name}, {title}") },
+                "without": of(0),
+                "with": of(way),
+                "added": median(&added).round(),
+                "least": added.first().copied().unwrap_or(f64::NAN).round(),
+                "most": added.last().copied().unwrap_or(f64::NAN).round(),
+            }));
+        }
     }
     Ok(())
+}
+
+/// Measures under the tool, which must have attached to uio in this way.
+fn traced(options: &[&str], method: &str, measure: &impl Fn() -> Result<Vec<f64>>) -> Result<Vec<f64>> {
+    let tool = Tool::start(options)?;
+    same("the way of uio_write", tool.method("uio_write"), Some(method))?;
+    // What is measured is the traced path, not the tool's own process, which shares the one processor: it stands still
+    // meanwhile, and its programs go on.
+    signal(&tool, libc::SIGSTOP)?;
+    let costs = measure();
+    signal(&tool, libc::SIGCONT)?;
+    tool.finish()?;
+    costs
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {

@@ -101,6 +101,13 @@ impl Tool {
         self.child.id()
     }
 
+    /// The way its probe on a function is attached (`kprobe+kretprobe`), as the first record says.
+    pub fn method(&self, hook: &str) -> Option<&str> {
+        let probes = self.records.of("meta").next()?["probes"].as_array()?;
+        let probe = probes.iter().find(|probe| probe["hook"] == hook)?;
+        probe["method"].as_str()
+    }
+
     /// Time its BPF programs have run so far, ns, by the kernel's own count ([`ProgramTimes`] must be there).
     pub fn programs_ns(&self) -> Result<u64> {
         let folder = format!("/proc/{}/fdinfo", self.pid());

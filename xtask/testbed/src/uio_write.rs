@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::clock::{monotonic_ns, percentile};
+use crate::clock::{monotonic_ns, percentile, thread_cpu_ns};
 
 /// What to write, and how much.
 #[derive(Debug, Clone, Args)]
@@ -49,6 +49,7 @@ struct Writer {
     errors: BTreeMap<String, u64>,
     start_ns: u64,
     end_ns: u64,
+    cpu_ns: u64,
     cpus: Vec<u64>,
 }
 
@@ -110,6 +111,7 @@ fn write(index: usize, device: String, file: &File, barrier: &Barrier, options: 
         .rate
         .map(|rate| Duration::from_secs_f64(1.0 / rate.max(0.001)));
     barrier.wait();
+    let cpu_before = thread_cpu_ns();
     let start_ns = monotonic_ns();
     let mut before = start_ns;
     loop {
@@ -143,6 +145,7 @@ fn write(index: usize, device: String, file: &File, barrier: &Barrier, options: 
         errors,
         start_ns,
         end_ns: monotonic_ns(),
+        cpu_ns: thread_cpu_ns() - cpu_before,
         cpus,
     }
 }
@@ -206,6 +209,8 @@ fn summary(writers: &[Writer]) -> Value {
             "errors": errors,
             // each thread's own time from its first to its last write, added up
             "thread_ns": mine.iter().map(|writer| writer.end_ns - writer.start_ns).sum::<u64>(),
+            // and CPU time in it
+            "cpu_ns": mine.iter().map(|writer| writer.cpu_ns).sum::<u64>(),
             "latency_ns": {
                 "sum": latencies.iter().sum::<u64>(),
                 "min": latencies.first(),

@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::report;
+pub use uio::HOLD;
 
 /// What to run.
 #[derive(Debug, Args)]
@@ -127,6 +128,7 @@ fn cases() -> Vec<Case> {
     vec![
         smoke("check_attaches", check::attaches),
         smoke("uio_exact_counts", uio::exact_counts),
+        smoke("uio_exact_counts_by_fentry", uio::exact_counts_by_fentry),
         full("uio_errors_by_errno", uio::errors_by_errno),
         full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)).timed(),
         full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)).timed(),
@@ -136,6 +138,14 @@ fn cases() -> Vec<Case> {
         full("uio_spin_20us_1_writer", |_| uio::timing(1, 20, true)).timed(),
         full("uio_spin_20us_2_writers", |_| uio::timing(2, 20, true)).timed(),
         full("uio_spin_20us_4_writers", |_| uio::timing(4, 20, true)).timed(),
+        full("uio_spin_20us_1_writer_by_fentry", |_| {
+            uio::timing_by_fentry(1, 20, true)
+        })
+        .timed(),
+        full("uio_spin_20us_2_writers_by_fentry", |_| {
+            uio::timing_by_fentry(2, 20, true)
+        })
+        .timed(),
         full(
             "uio_waits_stay_with_their_device",
             uio::waits_stay_with_their_device,
@@ -160,6 +170,7 @@ fn cases() -> Vec<Case> {
         full("hang_queue_freeze_tool_before", hangs::queue_freeze_before),
         full("hang_queue_freeze_tool_after", hangs::queue_freeze_after),
         full("uio_reloaded_three_times", reload::three_times),
+        full("uio_held_is_let_go_of", reload::let_go_of),
         full("screens_come_up", session::screens),
         full("exec_traces_a_command", session::exec),
         full("recorded_and_reported", session::record).timed(),

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::uio::{FENTRY_KERNELS, HOLD};
 use super::{Guest, same, workload};
-use crate::clock::wait_until;
+use crate::clock::{monotonic_ns, wait_until};
 use crate::device::Testbed;
 use crate::kernel_modules;
 use crate::tool::{Records, Tool};
@@ -79,4 +80,42 @@ pub fn three_times(_: &Guest) -> Result<String> {
         bail!("a device is shown that is gone: {stale}");
     }
     Ok(format!("{expected} writes in three lives"))
+}
+
+/// With fentry the module is held while a driver uses it, and let go of then; kprobes never hold it.
+pub fn let_go_of(guest: &Guest) -> Result<String> {
+    let mut tool = Tool::start(&["1", HOLD])?;
+    let mut expected = 0;
+    let mut took = Vec::new();
+    for life in 1..=2_u64 {
+        kernel_modules::unload("uio_testbed")?;
+        let begin = monotonic_ns();
+        wait_until("that uio can be unloaded", Duration::from_secs(30), || {
+            kernel_modules::unload("uio").is_ok()
+        })?;
+        took.push((monotonic_ns() - begin) / 1_000_000);
+        wait_for_write_probe(&mut tool, "waiting").with_context(|| format!("life {life}"))?;
+        kernel_modules::load("uio_testbed devices=2")?;
+        wait_for_write_probe(&mut tool, "attached").with_context(|| format!("life {life}"))?;
+        let device = Testbed::find(0)?;
+        workload(&format!("uio-write --device {} --count 100", device.node()))?;
+        expected += 100;
+        let counted = |records: &Records| records.operation_sum(&device.name, "write", "count") >= expected;
+        tool.wait_until(
+            &format!("the writes of life {life}"),
+            Duration::from_secs(60),
+            counted,
+        )?;
+    }
+    let records = tool.finish()?;
+    same(
+        "writes in all lives",
+        records.operation_sum("uio_testbed0", "write", "count"),
+        expected,
+    )?;
+    let by_fentry = FENTRY_KERNELS.contains(&guest.kernel.as_str());
+    let way = if by_fentry { "fentry" } else { "kprobes" };
+    Ok(format!(
+        "{expected} writes in two lives, by {way}; uio could be unloaded after {took:?} ms"
+    ))
 }

@@ -18,15 +18,49 @@ const PROBES_NS: f64 = 5_000.0;
 
 /// Writers on two devices: each device has exactly its own.
 pub fn exact_counts(_: &Guest) -> Result<String> {
+    exact_counts_with(&[])
+}
+
+/// The same by fentry and fexit, where the kernel has BTF of modules and does not preempt; elsewhere by kprobes, with the
+/// reason.
+pub fn exact_counts_by_fentry(guest: &Guest) -> Result<String> {
+    let tool = Tool::start(&[HOLD])?;
+    let method = tool.method("uio_write").map(str::to_owned);
+    let records = tool.finish()?;
+    let probes = records.of("meta").next().map(|meta| meta["probes"].clone());
+    let probes = probes.unwrap_or_default();
+    let hooks = probes.as_array().into_iter().flatten();
+    for hook in hooks.filter(|hook| hook["subject"] == "uio") {
+        let name = hook["hook"].as_str().unwrap_or_default();
+        if FENTRY_KERNELS.contains(&guest.kernel.as_str()) {
+            same(name, hook["method"].as_str(), Some("fentry+fexit"))?;
+        } else {
+            same(name, hook["method"].as_str(), Some("kprobe+kretprobe"))?;
+            let reason = hook["reason"].as_str().unwrap_or_default();
+            if !reason.starts_with("fentry: ") {
+                bail!("{name} does not say why not fentry: {reason:?}");
+            }
+        }
+    }
+    let counts = exact_counts_with(&[HOLD])?;
+    Ok(format!("{counts}, by {}", method.unwrap_or_default()))
+}
+
+/// The option that asks for fentry and fexit.
+pub const HOLD: &str = "--hold-uio";
+/// Kernels on which that has to work: BTF of modules, no preemption.
+pub const FENTRY_KERNELS: [&str; 2] = ["6.1", "6.12"];
+
+fn exact_counts_with(options: &[&str]) -> Result<String> {
     if !kernel_modules::have_testbed() {
-        return exact_count_on_tcmu();
+        return exact_count_on_tcmu(options);
     }
     let (first, second) = (Testbed::find(0)?, Testbed::find(1)?);
     for device in [&first, &second] {
         device.set_hold(0, false)?;
         device.reset()?;
     }
-    let tool = Tool::start(&[])?;
+    let tool = Tool::start(options)?;
     // Four threads on one device, two on the other, with different counts.
     workload(&format!(
         "uio-write --device {} --threads 4 --count 1500",
@@ -62,9 +96,9 @@ pub fn exact_counts(_: &Guest) -> Result<String> {
     Ok("7000 and 1000 writes, 6 threads".to_owned())
 }
 
-fn exact_count_on_tcmu() -> Result<String> {
+fn exact_count_on_tcmu(options: &[&str]) -> Result<String> {
     let minor = minor_of(TCMU_NAME).or_else(|_| make_tcmu())?;
-    let tool = Tool::start(&[])?;
+    let tool = Tool::start(options)?;
     workload(&format!(
         "uio-write --device /dev/uio{minor} --threads 4 --count 1000"
     ))?;
@@ -180,13 +214,22 @@ fn run_writers(tool: &Tool, device: &Testbed, threads: usize, seconds: f64) -> R
 /// irqcontrol takes when nobody waits, known from a single writer on another device under the same tool, and less what
 /// the tool's programs run longer for a write that waits.
 pub fn timing(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
+    timing_with(&[], threads, hold_us, spin)
+}
+
+/// The same by fentry and fexit.
+pub fn timing_by_fentry(threads: usize, hold_us: u64, spin: bool) -> Result<String> {
+    timing_with(&[HOLD], threads, hold_us, spin)
+}
+
+fn timing_with(options: &[&str], threads: usize, hold_us: u64, spin: bool) -> Result<String> {
     let (device, other) = (Testbed::find(0)?, Testbed::find(1)?);
     for device in [&device, &other] {
         device.set_hold(hold_us, spin)?;
     }
     // A slow operation is also sent one by one, which costs its writer time after the tool's last look at the
     // clock. Here every operation would be one.
-    let tool = Tool::start(&["--slow", "100s"])?;
+    let tool = Tool::start(&[&["--slow", "100s"], options].concat())?;
     let times = ProgramTimes::count()?;
     let alone = run_writers(&tool, &other, 1, 0.5)?;
     let run = run_writers(&tool, &device, threads, 2.0)?;
