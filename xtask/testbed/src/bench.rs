@@ -1,5 +1,7 @@
 //! What tracing costs: run with `-icount shift=0`, where a nanosecond of the guest's clock is an instruction.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
@@ -30,6 +32,9 @@ pub struct Options {
 const CONTENDED_HOLD_US: u64 = 50;
 /// Contended writes are so many times fewer: they cost so much more.
 const CONTENDED_SHARE: u64 = 10;
+
+/// For the kernel to clean up after the tool.
+const SETTLE: Duration = Duration::from_secs(10);
 
 const TCMU: &str = "tcm-user/0/testbed/testbed//x";
 
@@ -151,6 +156,8 @@ fn traced(options: &[&str], method: &str, measure: &impl Fn() -> Result<Vec<f64>
     let costs = measure();
     signal(&tool, libc::SIGCONT)?;
     tool.finish()?;
+    // The kernel takes trampolines down and frees programs long after their owner is gone, on this one processor.
+    std::thread::sleep(SETTLE);
     costs
 }
 

@@ -29,7 +29,7 @@ pub fn prints_after(signal: i32) -> Result<String> {
 
 /// Attached and detached again and again while every probed path is busy: nothing of the host may notice, every run ends well
 /// and has seen the load.
-pub fn attach_and_detach(_: &Guest) -> Result<String> {
+pub fn attach_and_detach(options: &[&str]) -> Result<String> {
     const RUNS: u64 = 5;
     let (name, node) = if kernel_modules::have_testbed() {
         let device = Testbed::find(0)?;
@@ -47,7 +47,7 @@ pub fn attach_and_detach(_: &Guest) -> Result<String> {
         .spawn()
         .context("cannot start the writers")?;
     let runs = (0..RUNS).map(|_| {
-        let mut tool = Tool::start(&["0.1"])?;
+        let mut tool = Tool::start(&[&["0.1"], options].concat())?;
         let seen = |records: &Records| records.operation_sum(&name, "write", "count") > 100;
         tool.wait_until("a hundred writes", Duration::from_secs(60), seen)?;
         workload("aio --exit --contexts 2")?;
@@ -140,14 +140,14 @@ fn kprobes() -> usize {
 }
 
 /// After kill -9 no program, link, kprobe or breakpoint is left.
-pub fn kill_leaves_nothing(_: &Guest) -> Result<String> {
+pub fn kill_leaves_nothing(options: &[&str]) -> Result<String> {
     let before = (
         bpf_ids(PROG_GET_NEXT_ID),
         bpf_ids(LINK_GET_NEXT_ID),
         kprobes(),
         free_breakpoints(),
     );
-    let tool = Tool::start(&[])?;
+    let tool = Tool::start(options)?;
     let programs = bpf_ids(PROG_GET_NEXT_ID).len() - before.0.len();
     let probes = kprobes().saturating_sub(before.2);
     if programs == 0 {

@@ -177,8 +177,16 @@ fn cases() -> Vec<Case> {
         full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
         full("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),
-        patching("attached_and_detached_under_load", conduct::attach_and_detach),
-        smoke("kill_leaves_nothing", conduct::kill_leaves_nothing),
+        patching("attached_and_detached_under_load", |_| {
+            conduct::attach_and_detach(&[])
+        }),
+        patching("attached_and_detached_under_load_by_fentry", |_| {
+            conduct::attach_and_detach(&[HOLD])
+        }),
+        smoke("kill_leaves_nothing", |_| conduct::kill_leaves_nothing(&[])),
+        full("kill_leaves_nothing_by_fentry", |_| {
+            conduct::kill_leaves_nothing(&[HOLD])
+        }),
         smoke("unprivileged_is_refused", conduct::unprivileged_is_refused),
     ]
 }
