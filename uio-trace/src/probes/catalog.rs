@@ -114,13 +114,13 @@ const REF: &[(&str, &str)] = &[("percpu_ref", "data"), ("percpu_ref_data", "rele
 /// registered last runs first, so the entry program's clock is read after the kretprobe's own work; and a call that was under
 /// way has no exit without an entry.
 macro_rules! uio {
-    ($name:literal, $target:literal, [$fentry:literal, $fexit:literal], [$entry:literal, $exit:literal],
-     $needs:expr, $gives:literal, $required:literal) => {
+    ($name:literal, $target:literal, [$entry:literal, $exit:literal],
+     $needs:expr, $gives:literal, $required:literal $(, [$fentry:literal, $fexit:literal])?) => {
         Hook {
             subject: Subject::Uio,
             name: $name,
             ways: &[
-                &[at(Fentry, $fentry, $target), at(Fexit, $fexit, $target)],
+                $(&[at(Fentry, $fentry, $target), at(Fexit, $fexit, $target)],)?
                 &[at(Kprobe, $entry, $target), at(Kretprobe, $exit, $target)],
             ],
             needs: $needs,
@@ -238,70 +238,71 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_write",
         "uio_write",
-        ["uio_write_fentry", "uio_write_fexit"],
         ["uio_write_entry", "uio_exit"],
         FILE,
         "writes",
-        true
+        true,
+        ["uio_write_fentry", "uio_write_fexit"]
     ),
     uio!(
         "uio_read",
         "uio_read",
-        ["uio_read_fentry", "uio_read_fexit"],
         ["uio_read_entry", "uio_exit"],
         FILE,
         "reads",
-        false
+        false,
+        ["uio_read_fentry", "uio_read_fexit"]
     ),
     uio!(
         "uio_poll",
         "uio_poll",
-        ["uio_poll_fentry", "uio_two_fexit"],
         ["uio_poll_entry", "uio_exit"],
         FILE,
         "polls",
-        false
+        false,
+        ["uio_poll_fentry", "uio_two_fexit"]
     ),
     uio!(
         "uio_mmap",
         "uio_mmap",
-        ["uio_mmap_fentry", "uio_two_fexit"],
         ["uio_mmap_entry", "uio_exit"],
         FILE,
         "mmaps",
-        false
+        false,
+        ["uio_mmap_fentry", "uio_two_fexit"]
     ),
     uio!(
         "uio_vma_fault",
         "uio_vma_fault",
-        ["uio_fault_fentry", "uio_fault_fexit"],
         ["uio_fault_entry", "uio_fault_exit"],
         &[("vm_fault", "vma"), ("vm_area_struct", "vm_private_data")],
         "page faults on device memory",
-        false
+        false,
+        ["uio_fault_fentry", "uio_fault_fexit"]
     ),
     uio!(
         "uio_open",
         "uio_open",
-        ["uio_open_fentry", "uio_two_fexit"],
         ["uio_open_entry", "uio_exit"],
         &[("inode", "i_rdev")],
         "opens",
-        false
+        false,
+        ["uio_open_fentry", "uio_two_fexit"]
     ),
     uio!(
         "uio_release",
         "uio_release",
-        ["uio_release_fentry", "uio_two_fexit"],
         ["uio_release_entry", "uio_exit"],
         FILE,
         "releases",
-        false
+        false,
+        ["uio_release_fentry", "uio_two_fexit"]
     ),
+    // Without fentry: before 6.3 the kernel takes the first function of that name, whichever module's BTF it is told
+    // (kernel/bpf/verifier.c, bpf_check_attach_target), and these two have many twins.
     uio!(
         "name_show",
         "uio:name_show",
-        ["uio_name_show_fentry", "uio_attribute_fexit"],
         ["uio_name_show_entry", "uio_exit"],
         &[("device", "driver_data")],
         "reads of the name attribute",
@@ -310,7 +311,6 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "version_show",
         "uio:version_show",
-        ["uio_version_show_fentry", "uio_attribute_fexit"],
         ["uio_version_show_entry", "uio_exit"],
         &[("device", "driver_data")],
         "reads of the version attribute",
@@ -319,20 +319,20 @@ pub const CATALOG: &[Hook] = &[
     uio!(
         "uio_unregister_device",
         "uio_unregister_device",
-        ["uio_unregister_fentry", "uio_unregister_fexit"],
         ["uio_unregister_entry", "uio_exit"],
         &[],
         "unregistrations: tells a re-registered minor from its predecessor",
-        false
+        false,
+        ["uio_unregister_fentry", "uio_unregister_fexit"]
     ),
     uio!(
         "__uio_register_device",
         "__uio_register_device",
-        ["uio_register_fentry", "uio_register_fexit"],
         ["uio_register_entry", "uio_register_exit"],
         &[],
         "registrations: tells a device from one that lived at its address",
-        false
+        false,
+        ["uio_register_fentry", "uio_register_fexit"]
     ),
     Hook {
         subject: Subject::Lock,

@@ -236,7 +236,7 @@ mod tests {
         let numbers: HashSet<i32> = fds.values().map(AsRawFd::as_raw_fd).collect();
         let code = relocated(OBJECT, &fds, wanted()).unwrap();
         assert_eq!(code.license.to_bytes(), b"Dual MIT/GPL");
-        assert!(code.programs.len() >= 18, "{:?}", code.programs.keys());
+        assert!(code.programs.len() >= 14, "{:?}", code.programs.keys());
         // BPF_LD | BPF_IMM | BPF_DW loads; source register 1 or 2 (BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE) names a map.
         for (name, instructions) in &code.programs {
             let loads = instructions
@@ -255,22 +255,21 @@ mod tests {
     }
 
     #[test]
-    fn each_uio_hook_can_be_served_by_trampolines_and_by_kprobes() {
+    fn each_uio_hook_without_twins_has_trampolines_and_kprobes() {
         for hook in CATALOG.iter().filter(|hook| hook.subject == Subject::Uio) {
             let methods: Vec<Vec<Method>> = hook
                 .ways
                 .iter()
                 .map(|way| way.iter().map(|attachment| attachment.method).collect())
                 .collect();
-            assert_eq!(
-                methods,
-                [
-                    vec![Method::Fentry, Method::Fexit],
-                    vec![Method::Kprobe, Method::Kretprobe]
-                ],
-                "{}",
-                hook.name
-            );
+            let kprobes = vec![Method::Kprobe, Method::Kretprobe];
+            let has_twins = hook.ways[0][0].target.contains(':');
+            if has_twins {
+                assert_eq!(methods, [kprobes], "{}", hook.name);
+            } else {
+                let trampolines = vec![Method::Fentry, Method::Fexit];
+                assert_eq!(methods, [trampolines, kprobes], "{}", hook.name);
+            }
         }
     }
 

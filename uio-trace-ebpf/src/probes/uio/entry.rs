@@ -175,14 +175,24 @@ entry!(
     /// `static vm_fault_t uio_vma_fault(struct vm_fault *vmf)`: `vmf->vma->vm_private_data` is the device.
     uio_fault_entry, uio_fault_fentry, |vmf @ 0| fault(vmf)
 );
-entry!(
-    /// `static ssize_t name_show(struct device *dev, struct device_attribute *attr, char *buf)`
-    uio_name_show_entry, uio_name_show_fentry, |device @ 0| attribute(OP_NAME_SHOW, device)
-);
-entry!(
-    /// `static ssize_t version_show(struct device *dev, struct device_attribute *attr, char *buf)`
-    uio_version_show_entry, uio_version_show_fentry, |device @ 0| attribute(OP_VERSION_SHOW, device)
-);
+/// `static ssize_t name_show(struct device *dev, struct device_attribute *attr, char *buf)`
+#[kprobe]
+pub fn uio_name_show_entry(ctx: ProbeContext) -> u32 {
+    if let Some(device) = ctx.arg(0) {
+        attribute(OP_NAME_SHOW, device);
+    }
+    0
+}
+
+/// `static ssize_t version_show(struct device *dev, struct device_attribute *attr, char *buf)`
+#[kprobe]
+pub fn uio_version_show_entry(ctx: ProbeContext) -> u32 {
+    if let Some(device) = ctx.arg(0) {
+        attribute(OP_VERSION_SHOW, device);
+    }
+    0
+}
+
 entry!(
     /// `void uio_unregister_device(struct uio_info *info)`
     uio_unregister_entry, uio_unregister_fentry, |info @ 0| unregister(info)

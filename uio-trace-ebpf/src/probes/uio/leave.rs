@@ -76,10 +76,6 @@ fexit!(
     uio_two_fexit, |now, ret @ 2| exit(now, |_| ret)
 );
 fexit!(
-    /// Return of `name_show` and `version_show`.
-    uio_attribute_fexit, |now, ret @ 3| exit(now, |_| ret)
-);
-fexit!(
     /// Return of `uio_vma_fault`.
     uio_fault_fexit, |now, ret @ 1| fault_exit(now, ret)
 );

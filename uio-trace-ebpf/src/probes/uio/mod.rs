@@ -1,7 +1,7 @@
 //! UIO operations: an entry program each (they find the device in different ways), and exits.
 //!
 //! uio is a module on most systems. Two ways lead to a module's functions: kprobe and kretprobe, and, asked for only since it
-//! holds the module, fentry and fexit (probes/module_btf.rs of the tool). Each program has a twin for the other way; both call
+//! holds the module, fentry and fexit (probes/module_btf.rs of the tool). Each program but the attributes' has a twin for the other way; both call
 //! one function that does the work. The device is cached in the thread's slot: looking it up again for every write would cost
 //! three reads of kernel memory.
 //!
