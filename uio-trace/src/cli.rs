@@ -106,8 +106,8 @@ pub struct TraceArgs {
     /// Show everything, also the tool's own percpu_refs
     #[arg(long)]
     pub all: bool,
-    /// Trace uio by fentry and fexit, which cost an operation half, but hold the module: it can be unloaded a moment after
-    /// its last driver, not with it. (Without: kprobes)
+    /// Trace uio by fentry and fexit, which cost less than kprobes, but hold the module: it can be unloaded some seconds
+    /// after its last driver
     #[arg(long)]
     pub hold_uio: bool,
     /// Messages of the BPF programs, to standard error
