@@ -98,6 +98,7 @@ impl Tracer {
             bpf_log: config.bpf_log,
             ring_bytes: config.ring_bytes,
         };
+        let first_look = waiters::before_attaching(root);
         let mut session = match Session::start(root.clone(), facts, &session_config) {
             Ok(session) => session,
             Err(error) => {
@@ -136,7 +137,7 @@ impl Tracer {
             root: root.clone(),
             releases: HashSet::new(),
             // After attaching: what begins to wait from now on is seen by its events.
-            scan: Scan::start(root.clone()),
+            scan: Scan::start(root.clone(), first_look),
             stacks: stacks::readable(root),
         };
         tracer.tell_probes();
