@@ -14,7 +14,7 @@ use crate::{
         sysfs::UioSysfs,
         waiters::{self, Scan},
     },
-    kernel::{KernelFacts, Root, offsets::LockKind, privileges, stacks},
+    kernel::{KernelFacts, Root, disks, offsets::LockKind, privileges, stacks},
     model::{
         questions::Questions,
         snapshot::{Probe, ProbeState, UioLock},
@@ -238,7 +238,11 @@ impl Tracer {
     fn take(&mut self, batch: crate::ingest::ring::Batch, sink: &mut impl FnMut(Event)) {
         let (symbols, filter, releases) = (&mut self.symbols, &mut self.filter, &mut self.releases);
         let traced = &mut self.session.releases;
-        let counts = batch.decode(|event| {
+        let root = &self.root;
+        let counts = batch.decode(|mut event| {
+            if let EventKind::AioLastRequest { file, .. } = &mut event.kind {
+                file.disk = disks::name(root, &file.device);
+            }
             symbols.before(&event, &mut *sink);
             if let EventKind::RefKill { release, .. } = &event.kind
                 && !releases.contains(release)

@@ -3,7 +3,7 @@
 use crate::{
     event::{Task, TaskStack},
     kernel::{
-        Root,
+        Root, descriptors,
         stacks::{self, Glance},
     },
     model::waits,
@@ -69,9 +69,17 @@ impl Scan {
 pub fn stacks_of(root: &Root, tasks: Vec<Task>) -> Vec<TaskStack> {
     tasks
         .into_iter()
-        .map(|task| TaskStack {
-            frames: stacks::read_resting(root, task.tgid, task.tid),
-            task,
+        .map(|task| {
+            let frames = stacks::read_resting(root, task.tgid, task.tid);
+            let drains = waits::classify(&frames).is_some_and(|wait| wait.subject == "aio_drain");
+            TaskStack {
+                // An exiting process lets go of its contexts before it closes its files.
+                direct_files: drains
+                    .then(|| descriptors::direct_files(root, task.tgid))
+                    .flatten(),
+                frames,
+                task,
+            }
         })
         .collect()
 }

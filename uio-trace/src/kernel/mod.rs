@@ -5,6 +5,7 @@
 pub mod btf;
 pub mod cpus;
 pub mod descriptors;
+pub mod disks;
 pub mod lockdown;
 pub mod offsets;
 pub mod privileges;

@@ -81,6 +81,7 @@ fn stack_of(root: &Root, tgid: u32, tid: u32, frames: Vec<String>) -> TaskStack 
     TaskStack {
         task: Task { tgid, tid, comm },
         frames,
+        direct_files: None,
     }
 }
 

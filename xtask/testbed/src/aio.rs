@@ -70,11 +70,36 @@ const BLOCK: usize = 4096;
 /// Contexts with their reads; the buffers must outlive the reads.
 struct Contexts {
     ids: Vec<u64>,
-    _buffers: Vec<Vec<u8>>,
-    _file: Option<std::fs::File>,
+    /// When the last read of each was submitted, ns.
+    submitted_ns: Vec<u64>,
+    buffers: Vec<Vec<u8>>,
+    file: Option<std::fs::File>,
+}
+
+impl Contexts {
+    /// Submits the reads of the context with this index.
+    fn submit(&mut self, index: usize, reads: usize) -> Result<()> {
+        let id = *self.ids.get(index).context("no such context")?;
+        if let Some(file) = &self.file {
+            for number in 0..reads {
+                self.buffers.push(submit_read(id, file.as_raw_fd(), number)?);
+            }
+        }
+        self.submitted_ns.push(monotonic_ns());
+        Ok(())
+    }
 }
 
 fn set_up(options: &Options) -> Result<Contexts> {
+    let mut contexts = make(options)?;
+    for index in 0..options.contexts {
+        contexts.submit(index, options.in_flight)?;
+    }
+    Ok(contexts)
+}
+
+/// Contexts without reads.
+fn make(options: &Options) -> Result<Contexts> {
     let file = match &options.file {
         Some(path) => Some(
             std::fs::OpenOptions::new()
@@ -87,8 +112,9 @@ fn set_up(options: &Options) -> Result<Contexts> {
     };
     let mut contexts = Contexts {
         ids: Vec::new(),
-        _buffers: Vec::new(),
-        _file: None,
+        submitted_ns: Vec::new(),
+        buffers: Vec::new(),
+        file,
     };
     for _ in 0..options.contexts {
         let mut id: u64 = 0;
@@ -98,13 +124,7 @@ fn set_up(options: &Options) -> Result<Contexts> {
             bail!("io_setup: {}", std::io::Error::last_os_error());
         }
         contexts.ids.push(id);
-        if let Some(file) = &file {
-            for number in 0..options.in_flight {
-                contexts._buffers.push(submit_read(id, file.as_raw_fd(), number)?);
-            }
-        }
     }
-    contexts._file = file;
     Ok(contexts)
 }
 
@@ -146,6 +166,10 @@ fn hold(options: &Options) -> Result<Value> {
 const READY: usize = 0;
 const GO: usize = 1;
 const EXITS_AT: usize = 2;
+/// When the last read of each context was submitted.
+const SUBMITTED: usize = 8;
+/// Contexts of which that is told.
+const SUBMITTED_MAX: usize = 64;
 const READY_OK: u64 = 1;
 const READY_FAILED: u64 = 2;
 
@@ -158,20 +182,38 @@ fn by_exit(options: &Options) -> Result<Value> {
     };
     let mut others = (0..5)
         .map(|_| exit_of_child(&none))
-        .collect::<Result<Vec<(i32, u64)>>>()?;
-    others.sort_by_key(|(_, ns)| *ns);
-    let (child, exit_ns) = exit_of_child(options)?;
+        .collect::<Result<Vec<Exit>>>()?;
+    others.sort_by_key(|exit| exit.exit_ns);
+    let Exit {
+        child,
+        exit_ns,
+        exits_at_ns,
+        submitted_ns,
+    } = exit_of_child(options)?;
     Ok(json!({
         "workload": "aio-exit",
         "tgid": child,
         "contexts": options.contexts,
         "exit_ns": exit_ns,
-        "exit_without_contexts_ns": others[others.len() / 2].1,
+        "exits_at_ns": exits_at_ns,
+        "submitted_ns": submitted_ns,
+        "exit_without_contexts_ns": others[others.len() / 2].exit_ns,
     }))
 }
 
-/// A child that sets up and exits: its process id, and how long its exit took.
-fn exit_of_child(options: &Options) -> Result<(i32, u64)> {
+/// The exit of a child.
+struct Exit {
+    child: i32,
+    /// How long it took.
+    exit_ns: u64,
+    /// When it began.
+    exits_at_ns: u64,
+    /// When the last read of each context was submitted, of the first [`SUBMITTED_MAX`].
+    submitted_ns: Vec<u64>,
+}
+
+/// A child that sets up and exits.
+fn exit_of_child(options: &Options) -> Result<Exit> {
     let words = SharedWords::new()?;
     // SAFETY: this process has one thread, so the child may run any code.
     let child = unsafe { libc::fork() };
@@ -199,12 +241,25 @@ fn exit_of_child(options: &Options) -> Result<(i32, u64)> {
     if ended != child || words.word(READY).load(Ordering::Acquire) == READY_FAILED {
         bail!("the child could not set its contexts up (try a higher /proc/sys/fs/aio-max-nr)");
     }
-    let exits_at = words.word(EXITS_AT).load(Ordering::Acquire);
-    Ok((child, reaped_at - exits_at))
+    let exits_at_ns = words.word(EXITS_AT).load(Ordering::Acquire);
+    let told = 0..options.contexts.min(SUBMITTED_MAX);
+    Ok(Exit {
+        child,
+        exit_ns: reaped_at - exits_at_ns,
+        exits_at_ns,
+        submitted_ns: told
+            .map(|index| words.word(SUBMITTED + index).load(Ordering::Acquire))
+            .collect(),
+    })
 }
 
 fn exit_with_contexts(options: &Options, words: &SharedWords) -> ! {
     let contexts = set_up(options);
+    if let Ok(contexts) = &contexts {
+        for (index, at) in contexts.submitted_ns.iter().take(SUBMITTED_MAX).enumerate() {
+            words.word(SUBMITTED + index).store(*at, Ordering::Release);
+        }
+    }
     let ready = if contexts.is_ok() { READY_OK } else { READY_FAILED };
     words.word(READY).store(ready, Ordering::Release);
     while words.word(GO).load(Ordering::Acquire) == 0 {
@@ -216,13 +271,16 @@ fn exit_with_contexts(options: &Options, words: &SharedWords) -> ! {
 }
 
 fn by_destroy(options: &Options) -> Result<Value> {
-    let contexts = set_up(options)?;
+    // Reads are submitted just before their context is destroyed: all are in flight then.
+    let mut contexts = make(options)?;
     let mut times = Vec::with_capacity(contexts.ids.len());
     let start = monotonic_ns();
-    for id in &contexts.ids {
+    for index in 0..options.contexts {
+        contexts.submit(index, options.in_flight)?;
+        let id = contexts.ids[index];
         let before = monotonic_ns();
         // SAFETY: the context belongs to this process; buffers of its reads live until all are destroyed.
-        let result = unsafe { libc::syscall(libc::SYS_io_destroy, *id) };
+        let result = unsafe { libc::syscall(libc::SYS_io_destroy, id) };
         times.push(monotonic_ns() - before);
         if result != 0 {
             bail!("io_destroy: {}", std::io::Error::last_os_error());
@@ -235,5 +293,6 @@ fn by_destroy(options: &Options) -> Result<Value> {
         "contexts": options.contexts,
         "wall_ns": wall,
         "destroy_ns": times,
+        "submitted_ns": contexts.submitted_ns,
     }))
 }

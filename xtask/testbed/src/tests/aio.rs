@@ -23,7 +23,7 @@ fn tolerance(guest: &Guest) -> f64 {
     }
 }
 
-fn only_drain<'a>(records: &'a Records, load: &Value) -> Result<&'a Value> {
+pub(super) fn only_drain<'a>(records: &'a Records, load: &Value) -> Result<&'a Value> {
     let tgid = number(load, "/tgid")?;
     match records.drains(tgid)[..] {
         [drain] => Ok(drain),
@@ -36,7 +36,7 @@ fn only_drain<'a>(records: &'a Records, load: &Value) -> Result<&'a Value> {
 }
 
 /// The four phases of each context are there and sum to its total; the critical one's are those of the drain.
-fn phases(drain: &Value) -> Result<()> {
+pub(super) fn phases(drain: &Value) -> Result<()> {
     let detail = drain["detail"].as_array().context("no detail")?;
     for context in detail {
         let mut sum = 0;
@@ -74,7 +74,7 @@ fn phases(drain: &Value) -> Result<()> {
     Ok(())
 }
 
-fn words(drain: &Value, cause: &str, contexts: u64, verdict: &str) -> Result<()> {
+pub(super) fn words(drain: &Value, cause: &str, contexts: u64, verdict: &str) -> Result<()> {
     same("cause", drain["cause"].as_str(), Some(cause)).with_context(|| shortened(drain))?;
     same("contexts", number(drain, "/contexts")?, contexts)?;
     same("verdict", drain["verdict"].as_str(), Some(verdict)).with_context(|| shortened(drain))

@@ -5,6 +5,7 @@ mod aio;
 mod check;
 mod conduct;
 mod hangs;
+mod in_flight;
 mod refs;
 mod reload;
 mod session;
@@ -146,6 +147,10 @@ fn cases() -> Vec<Case> {
         smoke("aio_destroy_4", |guest| aio::by_destroy(guest, 4)).timed(),
         full("aio_destroy_64", |guest| aio::by_destroy(guest, 64)).timed(),
         full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
+        full("aio_exit_512", |guest| aio::by_exit(guest, 512)).timed(),
+        full("aio_in_flight_exit", in_flight::by_exit).timed(),
+        full("aio_in_flight_destroy", in_flight::by_destroy).timed(),
+        full("aio_grace_periods_apart_from_io", in_flight::other_grace_periods).timed(),
         full("aio_process_without_contexts", aio::without_contexts),
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
