@@ -14,7 +14,12 @@ use crate::{
         sysfs::UioSysfs,
         waiters::{self, Scan},
     },
-    kernel::{KernelFacts, Root, disks, offsets::LockKind, privileges, stacks},
+    kernel::{
+        KernelFacts, Root, disks, namespaces,
+        offsets::LockKind,
+        privileges,
+        stacks::{self, Glance},
+    },
     model::{
         questions::Questions,
         snapshot::{Probe, ProbeState, UioLock},
@@ -69,6 +74,8 @@ pub struct Tracer {
     scan: Scan,
     /// Why kernel stacks cannot be read.
     stacks: Result<(), String>,
+    /// /proc numbers processes as the kernel does.
+    hosts_pids: bool,
 }
 
 /// How long the last figures wait for the scan of all tasks, which looks twice; with many thousands it takes longer.
@@ -85,6 +92,10 @@ impl Tracer {
     pub fn start(root: &Root, config: &TraceConfig) -> Result<Tracer, AppError> {
         let facts = KernelFacts::read(root);
         preflight::may_trace(&facts)?;
+        let hosts_pids = namespaces::pids_are_the_hosts(root);
+        if config.pid.is_some() && !hosts_pids {
+            return Err(AppError::Usage(format!("--pid: {}", namespaces::NOT_THE_HOSTS)));
+        }
         if let Some(pid) = config.pid
             && !root.join(format!("proc/{pid}")).exists()
         {
@@ -98,7 +109,12 @@ impl Tracer {
             bpf_log: config.bpf_log,
             ring_bytes: config.ring_bytes,
         };
-        let first_look = waiters::before_attaching(root);
+        let stacks = stacks::readable(root);
+        let first_look = if stacks.is_ok() {
+            waiters::before_attaching(root)
+        } else {
+            Glance::default()
+        };
         let mut session = match Session::start(root.clone(), facts, &session_config) {
             Ok(session) => session,
             Err(error) => {
@@ -137,8 +153,13 @@ impl Tracer {
             root: root.clone(),
             releases: HashSet::new(),
             // After attaching: what begins to wait from now on is seen by its events.
-            scan: Scan::start(root.clone(), first_look),
-            stacks: stacks::readable(root),
+            scan: if stacks.is_ok() {
+                Scan::start(root.clone(), first_look)
+            } else {
+                Scan::none()
+            },
+            stacks,
+            hosts_pids,
         };
         tracer.tell_probes();
         tracer.tell_presence(tracer.session.uio_attached());
@@ -282,7 +303,10 @@ impl Tracer {
             self.openers.devices_changed();
             self.tell(EventKind::UioDevices(devices));
         }
-        if everything && let Some(open) = self.openers.poll(std::time::Instant::now()) {
+        if everything
+            && self.hosts_pids
+            && let Some(open) = self.openers.poll(std::time::Instant::now())
+        {
             self.tell(EventKind::UioOpen(open));
         }
         if let Some(log) = &mut self.log {
@@ -356,5 +380,6 @@ pub fn stacks_row(readable: &Result<(), String>) -> Probe {
         reason: readable.as_ref().err().cloned(),
         gives: "what has been waiting since before the trace, and stacks of what hangs".into(),
         required: false,
+        late_cpus: Vec::new(),
     }
 }

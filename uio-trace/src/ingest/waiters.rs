@@ -49,6 +49,11 @@ impl Scan {
         Scan(Some(receive))
     }
 
+    /// One that finds nothing: stacks cannot be read.
+    pub fn none() -> Scan {
+        Scan(None)
+    }
+
     /// What it found; once. `None`: not finished within `patience`, or told before.
     pub fn take(&mut self, patience: Duration) -> Option<Vec<TaskStack>> {
         match self.0.as_ref()?.recv_timeout(patience) {

@@ -7,6 +7,7 @@ pub mod cpus;
 pub mod descriptors;
 pub mod disks;
 pub mod lockdown;
+pub mod namespaces;
 pub mod offsets;
 pub mod privileges;
 pub mod rcu;

@@ -1,6 +1,6 @@
 //! Kernel stacks of tasks, from /proc/PID/task/TID/stack.
 
-use super::Root;
+use super::{Root, namespaces};
 use crate::event::{Task, TaskStack};
 use std::{
     collections::HashMap,
@@ -156,6 +156,9 @@ pub(super) fn numbers(root: &Root, folder: &str) -> Vec<u32> {
 /// # Errors
 /// What is in the way, and how to allow it.
 pub fn readable(root: &Root) -> Result<(), String> {
+    if !namespaces::pids_are_the_hosts(root) {
+        return Err(namespaces::NOT_THE_HOSTS.to_owned());
+    }
     let error = match root.text("proc/1/stack") {
         Ok(_) => return Ok(()),
         Err(error) => error,

@@ -95,6 +95,7 @@ mod tests {
             reason: None,
             gives: String::new(),
             required: false,
+            late_cpus: Vec::new(),
         };
         let probes = [percpu_ref::SWITCH_HOOK, percpu_ref::LOOK_HOOK].map(probe);
         let by = Task {

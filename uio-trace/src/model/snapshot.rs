@@ -604,6 +604,9 @@ pub struct Probe {
     pub gives: String,
     /// Required for the subject to be shown at all.
     pub required: bool,
+    /// CPUs that came online while it was attached: what happened on them before they were followed was not seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_cpus: Vec<u32>,
 }
 
 /// Where the end of a hold is seen; of the subject `lock` the only hook that sees no waits.

@@ -72,6 +72,7 @@ pub fn events() -> Vec<Event> {
         reason: None,
         gives: "drains".into(),
         required: true,
+        late_cpus: Vec::new(),
     };
     let kinds = vec![
         EventKind::Probes(vec![probe]),

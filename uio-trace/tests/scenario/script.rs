@@ -424,6 +424,7 @@ fn probe(word: &str) -> Probe {
         reason: failed.then(|| "not on this kernel".to_string()),
         gives: String::new(),
         required: false,
+        late_cpus: Vec::new(),
     }
 }
 
