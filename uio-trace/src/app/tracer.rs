@@ -90,12 +90,12 @@ impl Tracer {
     /// # Errors
     /// Not permitted, this kernel cannot, or a failure; each a sentence for the user.
     pub fn start(root: &Root, config: &TraceConfig) -> Result<Tracer, AppError> {
-        let facts = KernelFacts::read(root);
-        preflight::may_trace(&facts)?;
         let hosts_pids = namespaces::pids_are_the_hosts(root);
         if config.pid.is_some() && !hosts_pids {
             return Err(AppError::Usage(format!("--pid: {}", namespaces::NOT_THE_HOSTS)));
         }
+        let facts = KernelFacts::read(root);
+        preflight::may_trace(&facts)?;
         if let Some(pid) = config.pid
             && !root.join(format!("proc/{pid}")).exists()
         {

@@ -1,7 +1,7 @@
 //! AIO contexts by raw system calls, torn down by exit (together) or by io_destroy (one after another), each
 //! timed by a clock outside the tool.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::Ordering;
 
@@ -30,6 +30,9 @@ pub struct Options {
     /// Reads in flight in each context at its end.
     #[arg(long, default_value_t = 0, requires = "file")]
     pub in_flight: usize,
+    /// Its process's name.
+    #[arg(long)]
+    pub comm: Option<String>,
     /// Where they read from, with O_DIRECT.
     #[arg(long)]
     pub file: Option<String>,
@@ -37,6 +40,11 @@ pub struct Options {
 
 /// Runs the workload.
 pub fn run(options: &Options) -> Result<Value> {
+    if let Some(comm) = &options.comm {
+        let name = std::ffi::CString::new(comm.as_str())?;
+        // SAFETY: NUL-terminated; the kernel cuts it to its 15 bytes.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
     if options.exit {
         by_exit(options)
     } else if options.hold {
@@ -173,15 +181,15 @@ const SUBMITTED_MAX: usize = 64;
 const READY_OK: u64 = 1;
 const READY_FAILED: u64 = 2;
 
-/// From just before the child's exit_group to the parent's return from waitpid, and the same of a child without
-/// contexts: what exit takes besides exit_aio.
+/// From just before the child's exit_group to the parent's return from waitpid, and the same of a child that has as many
+/// mappings and no contexts: what exit takes besides exit_aio. Each context has its ring mapped.
 fn by_exit(options: &Options) -> Result<Value> {
     let none = Options {
         contexts: 0,
         ..options.clone()
     };
     let mut others = (0..5)
-        .map(|_| exit_of_child(&none))
+        .map(|_| exit_of_child(&none, options.contexts))
         .collect::<Result<Vec<Exit>>>()?;
     others.sort_by_key(|exit| exit.exit_ns);
     let Exit {
@@ -189,7 +197,7 @@ fn by_exit(options: &Options) -> Result<Value> {
         exit_ns,
         exits_at_ns,
         submitted_ns,
-    } = exit_of_child(options)?;
+    } = exit_of_child(options, 0)?;
     Ok(json!({
         "workload": "aio-exit",
         "tgid": child,
@@ -212,16 +220,67 @@ struct Exit {
     submitted_ns: Vec<u64>,
 }
 
+const PAGE: usize = 4096;
+/// A context's ring: two pages.
+const RING: usize = 2 * PAGE;
+
+/// A file for mappings like those of contexts' rings. The parent keeps it open, so that its pages stay when the child exits:
+/// the kernel frees rings later, too.
+fn ring_file(count: usize) -> Result<OwnedFd> {
+    // SAFETY: a name that is NUL-terminated, and no flags.
+    let file = unsafe { libc::memfd_create(c"rings".as_ptr(), 0) };
+    if file < 0 {
+        bail!("memfd: {}", std::io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::ftruncate(file.as_raw_fd(), (2 * RING * count) as libc::off_t) } != 0 {
+        bail!("memfd: {}", std::io::Error::last_os_error());
+    }
+    Ok(file)
+}
+
+/// Makes the mappings, with their pages in use.
+fn map_like_rings(file: &OwnedFd, count: usize) -> Result<()> {
+    for index in 0..count {
+        // With a gap in the file, so that the kernel does not make one of two.
+        let offset = (2 * RING * index) as libc::off_t;
+        let (protection, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a mapping at an address of the kernel's choice.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                RING,
+                protection,
+                shared,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            bail!("mmap: {}", std::io::Error::last_os_error());
+        }
+        // SAFETY: both pages are inside the mapping.
+        unsafe {
+            at.cast::<u8>().write_volatile(1);
+            at.cast::<u8>().add(PAGE).write_volatile(1);
+        }
+    }
+    Ok(())
+}
+
 /// A child that sets up and exits.
-fn exit_of_child(options: &Options) -> Result<Exit> {
+fn exit_of_child(options: &Options, mappings: usize) -> Result<Exit> {
     let words = SharedWords::new()?;
+    let rings = ring_file(mappings)?;
     // SAFETY: this process has one thread, so the child may run any code.
     let child = unsafe { libc::fork() };
     if child < 0 {
         bail!("fork: {}", std::io::Error::last_os_error());
     }
     if child == 0 {
-        exit_with_contexts(options, &words);
+        exit_with_contexts(options, (&rings, mappings), &words);
     }
     while words.word(READY).load(Ordering::Acquire) == 0 {
         std::thread::yield_now();
@@ -253,8 +312,8 @@ fn exit_of_child(options: &Options) -> Result<Exit> {
     })
 }
 
-fn exit_with_contexts(options: &Options, words: &SharedWords) -> ! {
-    let contexts = set_up(options);
+fn exit_with_contexts(options: &Options, rings: (&OwnedFd, usize), words: &SharedWords) -> ! {
+    let contexts = map_like_rings(rings.0, rings.1).and_then(|()| set_up(options));
     if let Ok(contexts) = &contexts {
         for (index, at) in contexts.submitted_ns.iter().take(SUBMITTED_MAX).enumerate() {
             words.word(SUBMITTED + index).store(*at, Ordering::Release);
