@@ -29,6 +29,8 @@ pub const KIND_EXIT_AIO_BEGIN: u32 = 12;
 /// `__uio_register_device` succeeded. Payload [`UioUnregistered`] (without a wait).
 pub const KIND_UIO_REGISTERED: u32 = 13;
 
+/// The file of a context's last request. Payload [`AioLastRequest`].
+pub const KIND_AIO_LAST_REQUEST: u32 = 15;
 /// A ref was looked at, because user space asked. Payload [`RefLook`]. The header's task is the tool itself.
 pub const KIND_REF_LOOK: u32 = 14;
 
@@ -166,6 +168,25 @@ pub struct AioRelease {
     /// The `struct percpu_ref`.
     pub reference: u64,
 }
+
+/// The file of the request that gave back a context's last reference. Sent beside `free_ioctx_reqs`, in its context.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct AioLastRequest {
+    /// The `struct kioctx`.
+    pub ctx: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// The kernel's `dev_t`: of a block device itself, of another file the one its file system is on.
+    pub device: u32,
+    /// `inode.i_mode`
+    pub mode: u32,
+    /// Its name, up to the first NUL, cut to this length.
+    pub name: [u8; FILE_NAME],
+}
+
+/// Bytes kept of a file's name.
+pub const FILE_NAME: usize = 64;
 
 /// One slow UIO operation. The header's task did it.
 #[repr(C)]

@@ -57,6 +57,22 @@ pub struct Settings {
     pub kioctx_reqs: u32,
     /// `kioctx.user_id`
     pub kioctx_user_id: u32,
+    /// `aio_kiocb.ki_ctx`
+    pub kiocb_ctx: u32,
+    /// `aio_kiocb.ki_filp`
+    pub kiocb_file: u32,
+    /// `file.f_path.dentry`
+    pub file_dentry: u32,
+    /// `dentry.d_name.name`
+    pub dentry_name: u32,
+    /// `inode.i_mode`
+    pub inode_i_mode: u32,
+    /// `inode.i_ino`
+    pub inode_i_ino: u32,
+    /// `inode.i_sb`
+    pub inode_i_sb: u32,
+    /// `super_block.s_dev`
+    pub super_s_dev: u32,
     /// `sizeof(struct device)`
     pub device_size: u32,
     /// Only this process is traced (0: all). The tool's `--pid`.

@@ -200,6 +200,13 @@ pub enum EventKind {
         /// The kioctx.
         ctx: KernelPtr,
     },
+    /// The file of the request that gave back a context's last reference. Comes beside its `AioReqsReleased`.
+    AioLastRequest {
+        /// The kioctx.
+        ctx: KernelPtr,
+        /// The file.
+        file: RequestFile,
+    },
     /// A UIO operation at least as long as the slow threshold.
     UioSlow(UioSlow),
     /// `__uio_register_device` succeeded: this generation of the minor begins.
@@ -277,6 +284,35 @@ pub struct TaskStack {
     pub task: Task,
     /// Functions from the innermost outwards, without offsets; empty: it runs, is gone, or may not be read.
     pub frames: Vec<String>,
+    /// Files its process has open for direct I/O, each once (bounded); `None`: not asked for, or not to be seen.
+    #[serde(default)]
+    pub direct_files: Option<Vec<String>>,
+}
+
+/// A file that a request is on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestFile {
+    /// Its last path component, perhaps cut.
+    pub name: String,
+    /// Inode number.
+    pub inode: u64,
+    /// The device the file is, or its file system is on: `major:minor`.
+    pub device: String,
+    /// That device's name in sysfs; `None`: it has none (a network or memory file system), or it is gone.
+    pub disk: Option<String>,
+    /// The file is the block device itself.
+    pub is_device: bool,
+}
+
+impl std::fmt::Display for RequestFile {
+    /// `nullb0`, `data.ibd on dm-3`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.disk, self.is_device) {
+            (Some(disk), true) => f.write_str(disk),
+            (Some(disk), false) => write!(f, "{} on {disk}", self.name),
+            (None, _) => write!(f, "{} on device {}", self.name, self.device),
+        }
+    }
 }
 
 /// State of the uio driver.

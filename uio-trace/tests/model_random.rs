@@ -92,6 +92,13 @@ impl Stream {
             9 | 10 => EventKind::AioUsersReleased {
                 ctx: KernelPtr(ctx * 0x1000),
             },
+            11 if ctx % 2 == 0 => EventKind::AioLastRequest {
+                ctx: KernelPtr(ctx * 0x1000),
+                file: RequestFile {
+                    inode: reference.0,
+                    ..RequestFile::default()
+                },
+            },
             11 | 12 => EventKind::AioReqsReleased {
                 ctx: KernelPtr(ctx * 0x1000),
             },

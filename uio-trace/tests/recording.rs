@@ -82,10 +82,11 @@ fn kind(event: &Event) -> usize {
         EventKind::Stacks(_) => 23,
         EventKind::Tick => 24,
         EventKind::UioOpen(_) => 25,
+        EventKind::AioLastRequest { .. } => 26,
     }
 }
 
-const KINDS: usize = 26;
+const KINDS: usize = 27;
 
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {

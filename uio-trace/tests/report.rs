@@ -258,6 +258,7 @@ fn without_refs() -> Snapshot {
         reason: reason.map(str::to_owned),
         gives: String::new(),
         required: true,
+        late_cpus: Vec::new(),
     };
     let full = Some("no free debug register");
     let mut model = Model::new(Config {

@@ -6,7 +6,7 @@
 use crate::{
     emit::{lifecycle, lifecycle_at},
     inflight::current_tid,
-    kernel_read::read_at,
+    kernel_read::{ReadFault, read_at, read_text},
     maps::{AIO_WAITERS, AioWaiter, INFLIGHT_BITS},
     settings::setting,
 };
@@ -16,8 +16,9 @@ use aya_ebpf::{
     programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
 use uio_trace_common::event::{
-    AioKill, AioRelease, ExitAio, IoDestroy, KIND_AIO_KILL, KIND_AIO_REQS_RELEASED, KIND_AIO_USERS_RELEASED,
-    KIND_EXIT_AIO_BEGIN, KIND_EXIT_AIO_END, KIND_IO_DESTROY_BEGIN, KIND_IO_DESTROY_END,
+    AioKill, AioLastRequest, AioRelease, ExitAio, FILE_NAME, IoDestroy, KIND_AIO_KILL, KIND_AIO_LAST_REQUEST,
+    KIND_AIO_REQS_RELEASED, KIND_AIO_USERS_RELEASED, KIND_EXIT_AIO_BEGIN, KIND_EXIT_AIO_END,
+    KIND_IO_DESTROY_BEGIN, KIND_IO_DESTROY_END,
 };
 
 #[inline(always)]
@@ -203,4 +204,73 @@ pub fn free_ioctx_reqs_kprobe(ctx: ProbeContext) -> u32 {
         reqs_released(reference);
     }
     0
+}
+
+/// Registers that a called function leaves as they are, so that they still hold what its caller needs afterwards.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+fn kept_registers(ctx: &ProbeContext) -> [u64; 6] {
+    // SAFETY: the kernel passes a valid context; its loads are checked by the verifier.
+    unsafe {
+        let regs = &*ctx.regs;
+        [regs.rbx, regs.rbp, regs.r12, regs.r13, regs.r14, regs.r15]
+    }
+}
+/// Registers that a called function leaves as they are, so that they still hold what its caller needs afterwards.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn kept_registers(ctx: &ProbeContext) -> [u64; 10] {
+    // SAFETY: the kernel passes a valid context; its loads are checked by the verifier.
+    unsafe {
+        let r = &(*ctx.regs).regs;
+        [
+            r[19], r[20], r[21], r[22], r[23], r[24], r[25], r[26], r[27], r[28],
+        ]
+    }
+}
+
+/// `free_ioctx_reqs` once more, for the request that gave the last reference back. Its caller is `iocb_destroy()` (fs/aio.c,
+/// inlined into what completes a request), which frees the request afterwards and so keeps its address in a register. Which of
+/// them it is, the request itself tells: it leads back to this context. Where the switch gave the last reference back, none does.
+#[kprobe]
+pub fn free_ioctx_reqs_request(ctx: ProbeContext) -> u32 {
+    let Some(reference) = ctx.arg::<u64>(0) else {
+        return 0;
+    };
+    let kioctx = reference.wrapping_sub(u64::from(setting!(kioctx_reqs)));
+    for candidate in kept_registers(&ctx) {
+        if read_at(candidate, setting!(kiocb_ctx)).is_ok_and(|of: u64| of == kioctx) {
+            if let Ok(request) = last_request(kioctx, candidate) {
+                lifecycle(KIND_AIO_LAST_REQUEST, request);
+            }
+            break;
+        }
+    }
+    0
+}
+
+/// `S_IFMT` and `S_IFBLK`, include/uapi/linux/stat.h.
+const FILE_TYPE: u16 = 0o170_000;
+const BLOCK_DEVICE: u16 = 0o060_000;
+
+#[inline(always)]
+fn last_request(kioctx: u64, kiocb: u64) -> Result<AioLastRequest, ReadFault> {
+    let file: u64 = read_at(kiocb, setting!(kiocb_file))?;
+    let inode: u64 = read_at(file, setting!(file_f_inode))?;
+    let mode: u16 = read_at(inode, setting!(inode_i_mode))?;
+    let device = if mode & FILE_TYPE == BLOCK_DEVICE {
+        read_at(inode, setting!(inode_i_rdev))?
+    } else {
+        read_at(read_at(inode, setting!(inode_i_sb))?, setting!(super_s_dev))?
+    };
+    let dentry: u64 = read_at(file, setting!(file_dentry))?;
+    let mut name = [0; FILE_NAME];
+    read_text(read_at(dentry, setting!(dentry_name))?, &mut name)?;
+    Ok(AioLastRequest {
+        ctx: kioctx,
+        inode: read_at(inode, setting!(inode_i_ino))?,
+        device,
+        mode: u32::from(mode),
+        name,
+    })
 }

@@ -14,7 +14,12 @@ use crate::{
         sysfs::UioSysfs,
         waiters::{self, Scan},
     },
-    kernel::{KernelFacts, Root, offsets::LockKind, privileges, stacks},
+    kernel::{
+        KernelFacts, Root, disks, namespaces,
+        offsets::LockKind,
+        privileges,
+        stacks::{self, Glance},
+    },
     model::{
         questions::Questions,
         snapshot::{Probe, ProbeState, UioLock},
@@ -69,6 +74,8 @@ pub struct Tracer {
     scan: Scan,
     /// Why kernel stacks cannot be read.
     stacks: Result<(), String>,
+    /// /proc numbers processes as the kernel does.
+    hosts_pids: bool,
 }
 
 /// How long the last figures wait for the scan of all tasks, which looks twice; with many thousands it takes longer.
@@ -83,6 +90,10 @@ impl Tracer {
     /// # Errors
     /// Not permitted, this kernel cannot, or a failure; each a sentence for the user.
     pub fn start(root: &Root, config: &TraceConfig) -> Result<Tracer, AppError> {
+        let hosts_pids = namespaces::pids_are_the_hosts(root);
+        if config.pid.is_some() && !hosts_pids {
+            return Err(AppError::Usage(format!("--pid: {}", namespaces::NOT_THE_HOSTS)));
+        }
         let facts = KernelFacts::read(root);
         preflight::may_trace(&facts)?;
         if let Some(pid) = config.pid
@@ -98,6 +109,12 @@ impl Tracer {
             bpf_log: config.bpf_log,
             ring_bytes: config.ring_bytes,
             hold_uio: config.hold_uio,
+        };
+        let stacks = stacks::readable(root);
+        let first_look = if stacks.is_ok() {
+            waiters::before_attaching(root)
+        } else {
+            Glance::default()
         };
         let mut session = match Session::start(root.clone(), facts, &session_config) {
             Ok(session) => session,
@@ -137,8 +154,13 @@ impl Tracer {
             root: root.clone(),
             releases: HashSet::new(),
             // After attaching: what begins to wait from now on is seen by its events.
-            scan: Scan::start(root.clone()),
-            stacks: stacks::readable(root),
+            scan: if stacks.is_ok() {
+                Scan::start(root.clone(), first_look)
+            } else {
+                Scan::none()
+            },
+            stacks,
+            hosts_pids,
         };
         tracer.tell_probes();
         tracer.tell_presence(tracer.session.uio_attached());
@@ -238,7 +260,11 @@ impl Tracer {
     fn take(&mut self, batch: crate::ingest::ring::Batch, sink: &mut impl FnMut(Event)) {
         let (symbols, filter, releases) = (&mut self.symbols, &mut self.filter, &mut self.releases);
         let traced = &mut self.session.releases;
-        let counts = batch.decode(|event| {
+        let root = &self.root;
+        let counts = batch.decode(|mut event| {
+            if let EventKind::AioLastRequest { file, .. } = &mut event.kind {
+                file.disk = disks::name(root, &file.device);
+            }
             symbols.before(&event, &mut *sink);
             if let EventKind::RefKill { release, .. } = &event.kind
                 && !releases.contains(release)
@@ -278,7 +304,10 @@ impl Tracer {
             self.openers.devices_changed();
             self.tell(EventKind::UioDevices(devices));
         }
-        if everything && let Some(open) = self.openers.poll(std::time::Instant::now()) {
+        if everything
+            && self.hosts_pids
+            && let Some(open) = self.openers.poll(std::time::Instant::now())
+        {
             self.tell(EventKind::UioOpen(open));
         }
         if let Some(log) = &mut self.log {
@@ -352,5 +381,6 @@ pub fn stacks_row(readable: &Result<(), String>) -> Probe {
         reason: readable.as_ref().err().cloned(),
         gives: "what has been waiting since before the trace, and stacks of what hangs".into(),
         required: false,
+        late_cpus: Vec::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! Bytes of a ring entry to an [`Event`]: pure, bounds-checked, rejects what it does not know.
 
-use crate::event::{DeviceKey, Event, EventKind, KernelPtr, RefState, Task, UioOp, UioSlow};
+use crate::event::{DeviceKey, Event, EventKind, KernelPtr, RefState, RequestFile, Task, UioOp, UioSlow};
 use thiserror::Error;
 use uio_trace_common::event as raw;
 use zerocopy::FromBytes;
@@ -33,6 +33,12 @@ const COUNT_BIAS: u64 = 1 << 63;
 /// A count is nearer to [`COUNT_BIAS`] than this while it has the bias.
 const HALF_BIAS: u64 = 1 << 62;
 
+/// Low bits of a kernel `dev_t` that are the minor, include/linux/kdev_t.h.
+const MINOR_BITS: u32 = 20;
+/// `S_IFMT` and `S_IFBLK`, include/uapi/linux/stat.h.
+const FILE_TYPE: u32 = 0o170_000;
+const BLOCK_DEVICE: u32 = 0o060_000;
+
 /// What the members of a ref say. `back`: where its data leads back to.
 fn ref_state(look: &raw::RefLook) -> RefState {
     if look.back != look.reference {
@@ -51,6 +57,10 @@ fn ref_state(look: &raw::RefLook) -> RefState {
 
 /// A task name as text: up to the first NUL, control characters and broken UTF-8 replaced.
 pub fn comm(bytes: &[u8; 16]) -> String {
+    printable(bytes)
+}
+
+fn printable(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     let bytes = &bytes[..end];
     if bytes.iter().all(|b| (0x20..0x7f).contains(b)) {
@@ -176,6 +186,24 @@ pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
                 ctx: KernelPtr(release.ctx),
             }
         }
+        raw::KIND_AIO_LAST_REQUEST => {
+            let request: raw::AioLastRequest = payload(kind, body)?;
+            EventKind::AioLastRequest {
+                ctx: KernelPtr(request.ctx),
+                file: RequestFile {
+                    name: printable(&request.name),
+                    inode: request.inode,
+                    device: format!(
+                        "{}:{}",
+                        request.device >> MINOR_BITS,
+                        request.device & ((1 << MINOR_BITS) - 1)
+                    ),
+                    // Names are not in the kernel's answer: who reads the ring asks sysfs.
+                    disk: None,
+                    is_device: request.mode & FILE_TYPE == BLOCK_DEVICE,
+                },
+            }
+        }
         raw::KIND_UIO_SLOW => {
             let slow: raw::UioSlow = payload(kind, body)?;
             EventKind::UioSlow(UioSlow {
@@ -294,6 +322,15 @@ mod tests {
             ctx: 8,
             reference: 32,
         };
+        let mut name = [0; raw::FILE_NAME];
+        name[..6].copy_from_slice(b"nullb0");
+        let request = raw::AioLastRequest {
+            ctx: 8,
+            inode: 4,
+            device: (251 << 20) | 3,
+            mode: 0o060_660,
+            name,
+        };
         let slow = raw::UioSlow {
             idev: 1,
             minor: 2,
@@ -328,6 +365,7 @@ mod tests {
             (raw::KIND_AIO_KILL, aio.as_bytes().to_vec()),
             (raw::KIND_AIO_USERS_RELEASED, release.as_bytes().to_vec()),
             (raw::KIND_AIO_REQS_RELEASED, release.as_bytes().to_vec()),
+            (raw::KIND_AIO_LAST_REQUEST, request.as_bytes().to_vec()),
             (raw::KIND_UIO_SLOW, slow.as_bytes().to_vec()),
             (raw::KIND_UIO_UNREGISTERED, gone.as_bytes().to_vec()),
             (raw::KIND_UIO_REGISTERED, gone.as_bytes().to_vec()),
@@ -376,6 +414,35 @@ mod tests {
                 references: Some(3),
             }
         );
+    }
+
+    #[test]
+    fn a_request_has_its_device_from_the_file_itself_or_from_its_file_system() {
+        let shown = |mode: u32, disk: Option<&str>| {
+            let mut name = [0; raw::FILE_NAME];
+            name[..5].copy_from_slice(b"a\x1bb.d");
+            let request = raw::AioLastRequest {
+                ctx: 8,
+                inode: 4,
+                device: (251 << 20) | 3,
+                mode,
+                name,
+            };
+            match decode(&entry(raw::KIND_AIO_LAST_REQUEST, request.as_bytes()))
+                .unwrap()
+                .kind
+            {
+                EventKind::AioLastRequest { ctx, mut file } => {
+                    assert_eq!((ctx, file.inode), (KernelPtr(8), 4));
+                    file.disk = disk.map(str::to_owned);
+                    file.to_string()
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(shown(0o060_660, Some("dm-3")), "dm-3");
+        assert_eq!(shown(0o100_644, Some("dm-3")), "a\u{fffd}b.d on dm-3");
+        assert_eq!(shown(0o100_644, None), "a\u{fffd}b.d on device 251:3");
     }
 
     #[test]

@@ -46,6 +46,44 @@ pub fn scan(root: &Root, within: Duration) -> UioOpen {
     open
 }
 
+/// Descriptors of a process looked at for direct I/O.
+const MAX_LOOKED_AT: usize = 1024;
+/// Files of a process named that are open for direct I/O.
+const MAX_DIRECT: usize = 8;
+
+/// Files a process has open for direct I/O (`O_DIRECT`), each once: what asynchronous requests can be on that do not end at once.
+/// `None`: they cannot be seen, or are too many to be looked at. Links are read, not followed.
+pub fn direct_files(root: &Root, tgid: u32) -> Option<Vec<String>> {
+    let descriptors = std::fs::read_dir(root.join(format!("proc/{tgid}/fdinfo"))).ok()?;
+    let mut found: Vec<String> = Vec::new();
+    for (looked_at, entry) in descriptors.flatten().enumerate() {
+        if looked_at >= MAX_LOOKED_AT {
+            return None;
+        }
+        let info = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+        if flags.is_none_or(|flags| flags & libc::O_DIRECT == 0) {
+            continue;
+        }
+        let link = root.join(format!("proc/{tgid}/fd")).join(entry.file_name());
+        let Ok(path) = std::fs::read_link(link) else {
+            continue;
+        };
+        let path: String = path
+            .to_string_lossy()
+            .chars()
+            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+            .collect();
+        // Pipes have a meaning of their own for the flag.
+        if path.starts_with('/') && !found.contains(&path) && found.len() < MAX_DIRECT {
+            found.push(path);
+        }
+    }
+    found.sort_unstable();
+    Some(found)
+}
+
 /// Minor of a link to a UIO device, and whether the device's node is gone.
 fn device(link: &Path) -> Option<(u32, bool)> {
     let text = link.to_str()?;
@@ -76,6 +114,35 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn files_open_for_direct_io_are_named_once() {
+        let root = std::env::temp_dir().join(format!("uio-trace-direct-{}", std::process::id()));
+        for folder in ["proc/7/fd", "proc/7/fdinfo"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let direct = format!(
+            "pos:\t0\nflags:\t{:o}\nmnt_id:\t1\n",
+            libc::O_DIRECT | libc::O_RDWR
+        );
+        for (number, (target, info)) in [
+            ("/dev/sdb", direct.as_str()),
+            ("/data/a\u{1b}b", &direct),
+            ("/dev/sdb", &direct),
+            ("/var/log/x", "flags:\t0100002\n"),
+            ("pipe:[5]", &direct),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            fs::write(root.join(format!("proc/7/fdinfo/{number}")), info).unwrap();
+            symlink(target, root.join(format!("proc/7/fd/{number}"))).unwrap();
+        }
+        let found = direct_files(&Root::at(&root), 7);
+        assert_eq!(found.unwrap(), ["/data/a\u{fffd}b", "/dev/sdb"]);
+        assert_eq!(direct_files(&Root::at(&root), 8), None);
+        fs::remove_dir_all(root).unwrap();
+    }
 
     #[test]
     fn descriptors_are_counted_by_process_and_device() {

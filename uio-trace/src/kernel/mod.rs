@@ -5,7 +5,9 @@
 pub mod btf;
 pub mod cpus;
 pub mod descriptors;
+pub mod disks;
 pub mod lockdown;
+pub mod namespaces;
 pub mod offsets;
 pub mod privileges;
 pub mod rcu;

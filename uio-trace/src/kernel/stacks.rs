@@ -1,8 +1,12 @@
 //! Kernel stacks of tasks, from /proc/PID/task/TID/stack.
 
-use super::Root;
+use super::{Root, namespaces};
 use crate::event::{Task, TaskStack};
-use std::{io::ErrorKind, time::Duration};
+use std::{
+    collections::HashMap,
+    io::ErrorKind,
+    time::{Duration, Instant},
+};
 
 /// Most tasks looked at in one scan: a read takes some tens of microseconds.
 pub const MAX_TASKS: usize = 65_536;
@@ -43,31 +47,92 @@ fn parse(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// All tasks whose stack is wanted, up to [`MAX_TASKS`] looked at; only of those that have not run for `rest`.
-pub fn all(root: &Root, rest: Duration, wanted: impl Fn(&[String]) -> bool) -> Vec<TaskStack> {
-    let tasks = numbers(root, "proc").into_iter().flat_map(|tgid| {
+/// Whether no kretprobe is set anywhere, so that no stack can have one's return on it; where that cannot be told, it is taken
+/// that there are some.
+pub fn without_kretprobes(root: &Root) -> bool {
+    // `ffffffff815a7ef0  r  vfs_write+0x0    [FTRACE]`; `k` is a kprobe.
+    root.text("sys/kernel/debug/kprobes/list").is_ok_and(|list| {
+        list.lines()
+            .all(|line| line.split_whitespace().nth(1) != Some("r"))
+    })
+}
+
+/// All tasks that rested at one moment.
+#[derive(Debug, Default)]
+pub struct Glance {
+    /// Context switches until then, by thread.
+    resting: HashMap<u32, u64>,
+    /// Those whose stacks are wanted.
+    wanted: Vec<TaskStack>,
+}
+
+fn tasks(root: &Root) -> impl Iterator<Item = (u32, u32)> {
+    let all = numbers(root, "proc").into_iter().flat_map(move |tgid| {
         let threads = numbers(root, &format!("proc/{tgid}/task"));
         threads.into_iter().map(move |tid| (tgid, tid))
     });
-    let before: Vec<(u32, u32, u64)> = tasks
-        .take(MAX_TASKS)
+    all.take(MAX_TASKS)
+}
+
+fn stack_of(root: &Root, tgid: u32, tid: u32, frames: Vec<String>) -> TaskStack {
+    let comm = root
+        .text(format!("proc/{tgid}/task/{tid}/comm"))
+        .unwrap_or_default();
+    TaskStack {
+        task: Task { tgid, tid, comm },
+        frames,
+        direct_files: None,
+    }
+}
+
+/// A first look, for as long as `budget`: what it does not get to, [`settled`] looks at. Only while no kretprobe is set.
+pub fn glance(root: &Root, budget: Duration, wanted: impl Fn(&[String]) -> bool) -> Glance {
+    let until = Instant::now() + budget;
+    let mut glance = Glance::default();
+    for (tgid, tid) in tasks(root) {
+        if Instant::now() >= until {
+            break;
+        }
+        let Some(switches) = resting(root, tgid, tid) else {
+            continue;
+        };
+        glance.resting.insert(tid, switches);
+        let frames = read(root, tgid, tid);
+        if wanted(&frames) {
+            glance.wanted.push(stack_of(root, tgid, tid, frames));
+        }
+    }
+    glance
+}
+
+/// The tasks whose stack is wanted and who have not run for `rest`. Of those who have not run since the first look either, no
+/// stack is read again; of others only after that rest.
+pub fn settled(
+    root: &Root,
+    rest: Duration,
+    glance: Glance,
+    wanted: impl Fn(&[String]) -> bool,
+) -> Vec<TaskStack> {
+    let Glance {
+        resting: before,
+        wanted: mut found,
+    } = glance;
+    let since: Vec<(u32, u32, u64)> = tasks(root)
         .filter_map(|(tgid, tid)| Some((tgid, tid, resting(root, tgid, tid)?)))
+        .filter(|(_, tid, switches)| before.get(tid) != Some(switches))
         .collect();
     std::thread::sleep(rest);
-    let mut found = Vec::new();
-    for (tgid, tid, switches) in before {
+    found.retain(|stack| {
+        let Task { tgid, tid, .. } = stack.task;
+        before.get(&tid).copied() == resting(root, tgid, tid)
+    });
+    for (tgid, tid, switches) in since {
         if resting(root, tgid, tid) != Some(switches) {
             continue;
         }
         let frames = read(root, tgid, tid);
         if wanted(&frames) {
-            let comm = root
-                .text(format!("proc/{tgid}/task/{tid}/comm"))
-                .unwrap_or_default();
-            found.push(TaskStack {
-                task: Task { tgid, tid, comm },
-                frames,
-            });
+            found.push(stack_of(root, tgid, tid, frames));
         }
     }
     found
@@ -91,6 +156,9 @@ pub(super) fn numbers(root: &Root, folder: &str) -> Vec<u32> {
 /// # Errors
 /// What is in the way, and how to allow it.
 pub fn readable(root: &Root) -> Result<(), String> {
+    if !namespaces::pids_are_the_hosts(root) {
+        return Err(namespaces::NOT_THE_HOSTS.to_owned());
+    }
     let error = match root.text("proc/1/stack") {
         Ok(_) => return Ok(()),
         Err(error) => error,
@@ -158,7 +226,10 @@ mod tests {
         let root = fixture.root();
         assert_eq!(resting(&root, 7, 9), Some(4));
         // It has run meanwhile: what it waits for now began after the trace.
-        let changes = std::thread::spawn(move || all(&root, Duration::from_millis(400), |_| true));
+        let glance = glance(&root, Duration::from_secs(9), |_| true);
+        assert_eq!(glance.wanted.len(), 1);
+        let changes =
+            std::thread::spawn(move || settled(&root, Duration::from_millis(400), glance, |_| true));
         std::thread::sleep(Duration::from_millis(100));
         std::fs::write(fixture.0.join("proc/7/task/9/status"), SLEEPS.replace('3', "4")).unwrap();
         assert!(changes.join().unwrap().is_empty());
@@ -187,15 +258,47 @@ mod tests {
                 ("proc/self/task/1/stack", HANGING),
             ],
         );
-        let found = all(&fixture.root(), Duration::ZERO, |frames| {
-            frames.iter().any(|f| f == "exit_aio")
-        });
-        assert_eq!(found.len(), 1);
-        assert_eq!(
-            (found[0].task.tgid, found[0].task.tid, found[0].task.comm.as_str()),
-            (7, 9, "worker")
-        );
+        let (root, second) = (fixture.root(), Duration::from_secs(1));
+        let hangs = |frames: &[String]| frames.iter().any(|f| f == "exit_aio");
+        // With a first look or without one.
+        for first in [Glance::default(), glance(&root, second, hangs)] {
+            let found = settled(&root, Duration::ZERO, first, hangs);
+            assert_eq!(found.len(), 1);
+            assert_eq!(
+                (found[0].task.tgid, found[0].task.tid, found[0].task.comm.as_str()),
+                (7, 9, "worker")
+            );
+        }
+        assert!(glance(&root, Duration::ZERO, hangs).resting.is_empty());
         assert_eq!(readable(&fixture.root()), Ok(()));
+    }
+
+    #[test]
+    fn a_stack_seen_at_first_is_not_read_again() {
+        let files = [
+            ("proc/7/task/9/stack", HANGING),
+            ("proc/7/task/9/status", SLEEPS),
+            ("proc/7/task/9/comm", "worker"),
+        ];
+        let fixture = Fixture::new("again", &files);
+        let first = glance(&fixture.root(), Duration::from_secs(9), |_| true);
+        std::fs::remove_file(fixture.0.join("proc/7/task/9/stack")).unwrap();
+        let found = settled(&fixture.root(), Duration::ZERO, first, |f| !f.is_empty());
+        assert_eq!(found[0].frames, ["exit_aio", "mmput", "tcm_fn"]);
+    }
+
+    #[test]
+    fn kretprobes_are_seen_in_the_kernels_list() {
+        let list = |text: &str| {
+            let fixture = Fixture::new("kprobes", &[("sys/kernel/debug/kprobes/list", text)]);
+            without_kretprobes(&fixture.root())
+        };
+        assert!(list(""));
+        assert!(list("ffffffff815a7ef0  k  vfs_write+0x0    [FTRACE]\n"));
+        assert!(!list(
+            "ffffffff815a7ef0  k  a+0x0\nffffffff815a7ef0  r  vfs_write+0x0    [DISABLED]\n"
+        ));
+        assert!(!without_kretprobes(&Root::at("/nonexistent")));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub const MAX_OPEN_THREADS: usize = 16 * 1024;
 pub const MAX_FINISHED_DRAINS: usize = 256;
 /// Contexts kept of one ended drain.
 pub const MAX_DRAIN_DETAIL: usize = 512;
+/// Files of last requests kept of one drain.
+pub const MAX_DRAIN_FILES: usize = 64;
 /// Contexts kept of all ended drains together; beyond, the oldest drains go.
 pub const MAX_FINISHED_CONTEXTS: usize = 32 * 1024;
 /// Symbols kept (release and confirm functions: there are a few dozen in a kernel).

@@ -163,7 +163,7 @@ impl Model {
                 release,
                 references,
             } => {
-                self.aio.ref_switched(ts_ns, reference);
+                self.aio.ref_switched(ts_ns, reference, references);
                 self.refs.switched(ts_ns, reference, release, references);
             }
             EventKind::RefReleased {
@@ -221,6 +221,7 @@ impl Model {
                 let users = self.aio.users_released(ts_ns, ctx);
                 self.context_ref_released(ts_ns, users);
             }
+            EventKind::AioLastRequest { ctx, file } => self.aio.last_request(ctx, file),
             EventKind::AioReqsReleased { ctx } => {
                 let reqs = self.aio.reqs_released(ts_ns, ctx);
                 self.context_ref_released(ts_ns, reqs);
@@ -490,6 +491,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::AioKill { .. }
         | EventKind::AioUsersReleased { .. }
         | EventKind::AioReqsReleased { .. }
+        | EventKind::AioLastRequest { .. }
         | EventKind::UioSlow(_)
         | EventKind::UioRegistered { .. }
         | EventKind::UioUnregistered { .. } => true,

@@ -46,7 +46,7 @@ impl Model {
 
 /// The latest stacks, by thread.
 #[derive(Debug, Clone, Default)]
-pub struct Stacks(BTreeMap<u32, Vec<String>>);
+pub struct Stacks(BTreeMap<u32, TaskStack>);
 
 impl Stacks {
     /// All that were asked for in one round, instead of those before.
@@ -54,7 +54,7 @@ impl Stacks {
         self.0 = stacks
             .into_iter()
             .filter(|s| waits::classify(&s.frames).is_some())
-            .map(|s| (s.task.tid, s.frames))
+            .map(|s| (s.task.tid, s))
             .collect();
     }
 
@@ -63,7 +63,13 @@ impl Stacks {
     pub fn put_into(&self, rows: &mut [InProgress]) {
         for row in rows {
             if row.stack.is_none() && row.age_ns.is_some_and(|age| age >= STACK_AFTER_NS) {
-                row.stack = self.0.get(&row.tid).cloned();
+                let Some(stack) = self.0.get(&row.tid) else {
+                    continue;
+                };
+                row.stack = Some(stack.frames.clone());
+                if row.subject == "aio_drain" {
+                    row.set_direct_files(stack.direct_files.as_deref());
+                }
             }
         }
     }
@@ -89,6 +95,7 @@ mod tests {
             reason: None,
             gives: String::new(),
             required: false,
+            late_cpus: Vec::new(),
         };
         let probes = [percpu_ref::SWITCH_HOOK, percpu_ref::LOOK_HOOK].map(probe);
         let by = Task {

@@ -4,6 +4,7 @@
 //! nanoseconds and end in `_ns`.
 
 use super::history::History;
+use crate::event::RequestFile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -372,6 +373,13 @@ pub struct AioDrain {
     pub critical: usize,
     /// Phases of the critical context.
     pub phases_ns: Phases,
+    /// Requests in flight when the grace periods of `reqs` ended, of all contexts; `None`: not counted for each of them.
+    #[serde(default)]
+    pub in_flight: Option<u64>,
+    /// File of the critical context's last request; `None`: not known, or no request was in flight when its references were down
+    /// to the switch's own.
+    #[serde(default)]
+    pub last_request: Option<RequestFile>,
     /// Contexts, in order of their kill (bounded; `contexts` counts all).
     pub detail: Vec<AioContext>,
     /// An end may have been lost: figures are lower bounds.
@@ -420,6 +428,12 @@ pub struct AioContext {
     pub total_ns: u64,
     /// `io_destroy(2)` entered to returned; `None` for `exit_aio`, or when one of the two was not seen.
     pub call_ns: Option<u64>,
+    /// Requests in flight when the grace period of `reqs` ended; `None`: not counted.
+    #[serde(default)]
+    pub in_flight: Option<u64>,
+    /// File of its last request; `None` as of the drain.
+    #[serde(default)]
+    pub last_request: Option<RequestFile>,
     /// An event of this context was lost.
     pub uncertain: bool,
 }
@@ -450,8 +464,22 @@ pub struct InProgress {
     pub detail: String,
     /// Kernel stack of the thread, innermost first, when it is waiting for this; `None`: not known, or it waits elsewhere.
     pub stack: Option<Vec<String>>,
+    /// Of an AIO drain: files the process has open for direct I/O, which its requests are on; `None`: not known, or not asked yet.
+    #[serde(default)]
+    pub direct_files: Option<Vec<String>>,
     /// Its end may have been lost.
     pub uncertain: bool,
+}
+
+impl InProgress {
+    /// What a look at the process found, also into the detail.
+    pub fn set_direct_files(&mut self, files: Option<&[String]>) {
+        self.direct_files = files.map(<[String]>::to_vec);
+        if let Some(files) = files.filter(|files| !files.is_empty()) {
+            self.detail.push_str("; direct I/O on ");
+            self.detail.push_str(&files.join(", "));
+        }
+    }
 }
 
 /// How bad.
@@ -576,6 +604,9 @@ pub struct Probe {
     pub gives: String,
     /// Required for the subject to be shown at all.
     pub required: bool,
+    /// CPUs that came online while it was attached: what happened on them before they were followed was not seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_cpus: Vec<u32>,
 }
 
 /// Where the end of a hold is seen; of the subject `lock` the only hook that sees no waits.

@@ -202,6 +202,7 @@ struct Waiter {
     task: Task,
     wait: Wait,
     stack: Vec<String>,
+    direct_files: Option<Vec<String>>,
     found_ns: MonotonicNs,
 }
 
@@ -227,6 +228,7 @@ impl BegunBefore {
             task: found.task,
             wait,
             stack: found.frames,
+            direct_files: found.direct_files,
             found_ns: ts_ns,
         };
         self.by_tid.entry(waiter.task.tid).or_insert(waiter);
@@ -237,6 +239,7 @@ impl BegunBefore {
         if let Some(waiter) = self.by_tid.get_mut(&seen.task.tid) {
             if classify(&seen.frames) == Some(waiter.wait) {
                 waiter.stack.clone_from(&seen.frames);
+                waiter.direct_files.clone_from(&seen.direct_files);
             } else {
                 self.by_tid.remove(&seen.task.tid);
             }
@@ -257,7 +260,18 @@ impl BegunBefore {
 
     /// Records `in_progress`.
     pub fn in_progress(&self, now_ns: MonotonicNs) -> impl Iterator<Item = InProgress> {
-        self.by_tid.values().map(move |w| InProgress {
+        self.by_tid.values().map(move |w| {
+            let mut row = w.row(now_ns);
+            row.set_direct_files(w.direct_files.as_deref());
+            row
+        })
+    }
+}
+
+impl Waiter {
+    fn row(&self, now_ns: MonotonicNs) -> InProgress {
+        let w = self;
+        InProgress {
             subject: w.wait.subject.to_string(),
             owner: w.wait.owner.to_string(),
             tgid: w.task.tgid,
@@ -272,8 +286,9 @@ impl BegunBefore {
                 w.stack.first().map_or("?", |f| f)
             ),
             stack: Some(w.stack.clone()),
+            direct_files: None,
             uncertain: false,
-        })
+        }
     }
 }
 

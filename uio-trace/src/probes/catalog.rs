@@ -200,6 +200,22 @@ pub const CATALOG: &[Hook] = &[
         instead_of: None,
     },
     Hook {
+        subject: Subject::Aio,
+        name: "free_ioctx_reqs request",
+        ways: &[&[at(Kprobe, "free_ioctx_reqs_request", "free_ioctx_reqs")]],
+        needs: &[
+            ("kioctx", "reqs"),
+            ("aio_kiocb", "ki_ctx"),
+            ("aio_kiocb", "ki_filp"),
+            ("file", "f_inode"),
+            ("file", "f_path.dentry"),
+            ("dentry", "d_name.name"),
+        ],
+        gives: "file and disk of the request that a drain waited for",
+        required: false,
+        instead_of: None,
+    },
+    Hook {
         subject: Subject::PercpuRef,
         name: "percpu_ref_switch_to_atomic_rcu",
         ways: &[

@@ -71,6 +71,7 @@ impl Looker {
             reason: self.state.as_ref().err().cloned(),
             gives: "references left of refs that die for long, and ends that were missed".into(),
             required: false,
+            late_cpus: Vec::new(),
         }
     }
 }

@@ -150,6 +150,7 @@ impl Releases {
             reason,
             gives,
             required: false,
+            late_cpus: Vec::new(),
         };
         const ALL: &str = "release functions";
         const GIVES: &str = "drain times of refs";

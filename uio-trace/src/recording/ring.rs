@@ -121,6 +121,7 @@ mod tests {
             reason: None,
             gives: String::new(),
             required: false,
+            late_cpus: Vec::new(),
         };
         for ts_ns in 0..1000 {
             ring.push(Event {

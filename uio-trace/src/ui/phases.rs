@@ -141,6 +141,8 @@ mod tests {
             reqs_ns: reqs,
             total_ns,
             call_ns: None,
+            in_flight: None,
+            last_request: None,
             uncertain: false,
         }
     }

@@ -56,6 +56,7 @@ pub fn events() -> Vec<Event> {
     let stack = || TaskStack {
         task: by(),
         frames: vec!["schedule".into(), "exit_aio".into()],
+        direct_files: Some(vec!["/dev/sda".into()]),
     };
     let histogram = || HistogramReading {
         sum: 1 << 60,
@@ -71,6 +72,7 @@ pub fn events() -> Vec<Event> {
         reason: None,
         gives: "drains".into(),
         required: true,
+        late_cpus: Vec::new(),
     };
     let kinds = vec![
         EventKind::Probes(vec![probe]),
@@ -141,6 +143,16 @@ pub fn events() -> Vec<Event> {
             user_id: 7,
         },
         EventKind::AioUsersReleased { ctx: pointer(5) },
+        EventKind::AioLastRequest {
+            ctx: pointer(5),
+            file: RequestFile {
+                name: "data \u{78c1}".into(),
+                inode: u64::MAX,
+                device: "259:3".into(),
+                disk: Some("nvme0n1p2".into()),
+                is_device: false,
+            },
+        },
         EventKind::AioReqsReleased { ctx: pointer(5) },
         EventKind::IoDestroyEnd { by: by(), ret: -22 },
         EventKind::ExitAioEnd {

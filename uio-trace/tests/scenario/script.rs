@@ -88,6 +88,12 @@ impl<'a> Line<'a> {
         TaskStack {
             task: self.task(),
             frames: self.words.iter().map(|w| (*w).to_string()).collect(),
+            direct_files: self.keys.get("direct").map(|list| {
+                list.split(',')
+                    .filter(|f| !f.is_empty())
+                    .map(str::to_owned)
+                    .collect()
+            }),
         }
     }
 
@@ -270,6 +276,20 @@ impl Script {
                 references: line.references(),
             },
             "users_released" => EventKind::AioUsersReleased { ctx: kioctx },
+            // `file=data.ibd disk=dm-3`, or `disk=nullb0` alone for a disk itself.
+            "last_request" => {
+                let word = |key: &str| line.keys.get(key).map(ToString::to_string);
+                EventKind::AioLastRequest {
+                    ctx: kioctx,
+                    file: RequestFile {
+                        name: word("file").or_else(|| word("disk")).unwrap_or_default(),
+                        inode: line.number("inode", 1),
+                        device: "253:3".into(),
+                        disk: word("disk"),
+                        is_device: !line.keys.contains_key("file"),
+                    },
+                }
+            }
             "reqs_released" => EventKind::AioReqsReleased { ctx: kioctx },
             // A context's whole way: kill at TIME, then each phase's length.
             "drains" => {
@@ -404,6 +424,7 @@ fn probe(word: &str) -> Probe {
         reason: failed.then(|| "not on this kernel".to_string()),
         gives: String::new(),
         required: false,
+        late_cpus: Vec::new(),
     }
 }
 

@@ -272,6 +272,8 @@ pub fn context(number: u64, start: u64, parts: [u64; 4], call: bool) -> AioConte
         users_ns: Some(parts[0] + parts[1]),
         reqs_ns: Some(parts[2] + parts[3]),
         total_ns: total,
+        in_flight: None,
+        last_request: None,
         call_ns: call.then_some(total + 120 * US),
         uncertain: false,
     }
@@ -323,6 +325,8 @@ pub fn drain(id: u64, comm: &str, tgid: u32, verdict: DrainVerdict, detail: Vec<
         verdict,
         projected_parallel_ns: longest,
         critical,
+        in_flight: None,
+        last_request: None,
         phases_ns: Phases {
             users_gp: c.users_gp_ns,
             users_refs: c.users_refs_ns,
@@ -450,6 +454,7 @@ pub fn in_progress() -> Vec<InProgress> {
             references: None,
             detail: detail.into(),
             stack: None,
+            direct_files: None,
             uncertain: false,
         };
     let mut uncertain = item(
@@ -536,6 +541,7 @@ fn probe(subject: &str, hook: &str, state: ProbeState, method: Option<&str>, rea
         reason: reason.map(str::to_owned),
         gives: format!("{subject} figures"),
         required: subject != "lock",
+        late_cpus: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! AIO contexts by raw system calls, torn down by exit (together) or by io_destroy (one after another), each
 //! timed by a clock outside the tool.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::Ordering;
 
@@ -30,6 +30,9 @@ pub struct Options {
     /// Reads in flight in each context at its end.
     #[arg(long, default_value_t = 0, requires = "file")]
     pub in_flight: usize,
+    /// Its process's name.
+    #[arg(long)]
+    pub comm: Option<String>,
     /// Where they read from, with O_DIRECT.
     #[arg(long)]
     pub file: Option<String>,
@@ -37,6 +40,11 @@ pub struct Options {
 
 /// Runs the workload.
 pub fn run(options: &Options) -> Result<Value> {
+    if let Some(comm) = &options.comm {
+        let name = std::ffi::CString::new(comm.as_str())?;
+        // SAFETY: NUL-terminated; the kernel cuts it to its 15 bytes.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
     if options.exit {
         by_exit(options)
     } else if options.hold {
@@ -70,11 +78,36 @@ const BLOCK: usize = 4096;
 /// Contexts with their reads; the buffers must outlive the reads.
 struct Contexts {
     ids: Vec<u64>,
-    _buffers: Vec<Vec<u8>>,
-    _file: Option<std::fs::File>,
+    /// When the last read of each was submitted, ns.
+    submitted_ns: Vec<u64>,
+    buffers: Vec<Vec<u8>>,
+    file: Option<std::fs::File>,
+}
+
+impl Contexts {
+    /// Submits the reads of the context with this index.
+    fn submit(&mut self, index: usize, reads: usize) -> Result<()> {
+        let id = *self.ids.get(index).context("no such context")?;
+        if let Some(file) = &self.file {
+            for number in 0..reads {
+                self.buffers.push(submit_read(id, file.as_raw_fd(), number)?);
+            }
+        }
+        self.submitted_ns.push(monotonic_ns());
+        Ok(())
+    }
 }
 
 fn set_up(options: &Options) -> Result<Contexts> {
+    let mut contexts = make(options)?;
+    for index in 0..options.contexts {
+        contexts.submit(index, options.in_flight)?;
+    }
+    Ok(contexts)
+}
+
+/// Contexts without reads.
+fn make(options: &Options) -> Result<Contexts> {
     let file = match &options.file {
         Some(path) => Some(
             std::fs::OpenOptions::new()
@@ -87,8 +120,9 @@ fn set_up(options: &Options) -> Result<Contexts> {
     };
     let mut contexts = Contexts {
         ids: Vec::new(),
-        _buffers: Vec::new(),
-        _file: None,
+        submitted_ns: Vec::new(),
+        buffers: Vec::new(),
+        file,
     };
     for _ in 0..options.contexts {
         let mut id: u64 = 0;
@@ -98,13 +132,7 @@ fn set_up(options: &Options) -> Result<Contexts> {
             bail!("io_setup: {}", std::io::Error::last_os_error());
         }
         contexts.ids.push(id);
-        if let Some(file) = &file {
-            for number in 0..options.in_flight {
-                contexts._buffers.push(submit_read(id, file.as_raw_fd(), number)?);
-            }
-        }
     }
-    contexts._file = file;
     Ok(contexts)
 }
 
@@ -146,40 +174,113 @@ fn hold(options: &Options) -> Result<Value> {
 const READY: usize = 0;
 const GO: usize = 1;
 const EXITS_AT: usize = 2;
+/// When the last read of each context was submitted.
+const SUBMITTED: usize = 8;
+/// Contexts of which that is told.
+const SUBMITTED_MAX: usize = 64;
 const READY_OK: u64 = 1;
 const READY_FAILED: u64 = 2;
 
-/// From just before the child's exit_group to the parent's return from waitpid, and the same of a child without
-/// contexts: what exit takes besides exit_aio.
+/// From just before the child's exit_group to the parent's return from waitpid, and the same of a child that has as many
+/// mappings and no contexts: what exit takes besides exit_aio. Each context has its ring mapped.
 fn by_exit(options: &Options) -> Result<Value> {
     let none = Options {
         contexts: 0,
         ..options.clone()
     };
     let mut others = (0..5)
-        .map(|_| exit_of_child(&none))
-        .collect::<Result<Vec<(i32, u64)>>>()?;
-    others.sort_by_key(|(_, ns)| *ns);
-    let (child, exit_ns) = exit_of_child(options)?;
+        .map(|_| exit_of_child(&none, options.contexts))
+        .collect::<Result<Vec<Exit>>>()?;
+    others.sort_by_key(|exit| exit.exit_ns);
+    let Exit {
+        child,
+        exit_ns,
+        exits_at_ns,
+        submitted_ns,
+    } = exit_of_child(options, 0)?;
     Ok(json!({
         "workload": "aio-exit",
         "tgid": child,
         "contexts": options.contexts,
         "exit_ns": exit_ns,
-        "exit_without_contexts_ns": others[others.len() / 2].1,
+        "exits_at_ns": exits_at_ns,
+        "submitted_ns": submitted_ns,
+        "exit_without_contexts_ns": others[others.len() / 2].exit_ns,
     }))
 }
 
-/// A child that sets up and exits: its process id, and how long its exit took.
-fn exit_of_child(options: &Options) -> Result<(i32, u64)> {
+/// The exit of a child.
+struct Exit {
+    child: i32,
+    /// How long it took.
+    exit_ns: u64,
+    /// When it began.
+    exits_at_ns: u64,
+    /// When the last read of each context was submitted, of the first [`SUBMITTED_MAX`].
+    submitted_ns: Vec<u64>,
+}
+
+const PAGE: usize = 4096;
+/// A context's ring: two pages.
+const RING: usize = 2 * PAGE;
+
+/// A file for mappings like those of contexts' rings. The parent keeps it open, so that its pages stay when the child exits:
+/// the kernel frees rings later, too.
+fn ring_file(count: usize) -> Result<OwnedFd> {
+    // SAFETY: a name that is NUL-terminated, and no flags.
+    let file = unsafe { libc::memfd_create(c"rings".as_ptr(), 0) };
+    if file < 0 {
+        bail!("memfd: {}", std::io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::ftruncate(file.as_raw_fd(), (2 * RING * count) as libc::off_t) } != 0 {
+        bail!("memfd: {}", std::io::Error::last_os_error());
+    }
+    Ok(file)
+}
+
+/// Makes the mappings, with their pages in use.
+fn map_like_rings(file: &OwnedFd, count: usize) -> Result<()> {
+    for index in 0..count {
+        // With a gap in the file, so that the kernel does not make one of two.
+        let offset = (2 * RING * index) as libc::off_t;
+        let (protection, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a mapping at an address of the kernel's choice.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                RING,
+                protection,
+                shared,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            bail!("mmap: {}", std::io::Error::last_os_error());
+        }
+        // SAFETY: both pages are inside the mapping.
+        unsafe {
+            at.cast::<u8>().write_volatile(1);
+            at.cast::<u8>().add(PAGE).write_volatile(1);
+        }
+    }
+    Ok(())
+}
+
+/// A child that sets up and exits.
+fn exit_of_child(options: &Options, mappings: usize) -> Result<Exit> {
     let words = SharedWords::new()?;
+    let rings = ring_file(mappings)?;
     // SAFETY: this process has one thread, so the child may run any code.
     let child = unsafe { libc::fork() };
     if child < 0 {
         bail!("fork: {}", std::io::Error::last_os_error());
     }
     if child == 0 {
-        exit_with_contexts(options, &words);
+        exit_with_contexts(options, (&rings, mappings), &words);
     }
     while words.word(READY).load(Ordering::Acquire) == 0 {
         std::thread::yield_now();
@@ -199,12 +300,25 @@ fn exit_of_child(options: &Options) -> Result<(i32, u64)> {
     if ended != child || words.word(READY).load(Ordering::Acquire) == READY_FAILED {
         bail!("the child could not set its contexts up (try a higher /proc/sys/fs/aio-max-nr)");
     }
-    let exits_at = words.word(EXITS_AT).load(Ordering::Acquire);
-    Ok((child, reaped_at - exits_at))
+    let exits_at_ns = words.word(EXITS_AT).load(Ordering::Acquire);
+    let told = 0..options.contexts.min(SUBMITTED_MAX);
+    Ok(Exit {
+        child,
+        exit_ns: reaped_at - exits_at_ns,
+        exits_at_ns,
+        submitted_ns: told
+            .map(|index| words.word(SUBMITTED + index).load(Ordering::Acquire))
+            .collect(),
+    })
 }
 
-fn exit_with_contexts(options: &Options, words: &SharedWords) -> ! {
-    let contexts = set_up(options);
+fn exit_with_contexts(options: &Options, rings: (&OwnedFd, usize), words: &SharedWords) -> ! {
+    let contexts = map_like_rings(rings.0, rings.1).and_then(|()| set_up(options));
+    if let Ok(contexts) = &contexts {
+        for (index, at) in contexts.submitted_ns.iter().take(SUBMITTED_MAX).enumerate() {
+            words.word(SUBMITTED + index).store(*at, Ordering::Release);
+        }
+    }
     let ready = if contexts.is_ok() { READY_OK } else { READY_FAILED };
     words.word(READY).store(ready, Ordering::Release);
     while words.word(GO).load(Ordering::Acquire) == 0 {
@@ -216,13 +330,16 @@ fn exit_with_contexts(options: &Options, words: &SharedWords) -> ! {
 }
 
 fn by_destroy(options: &Options) -> Result<Value> {
-    let contexts = set_up(options)?;
+    // Reads are submitted just before their context is destroyed: all are in flight then.
+    let mut contexts = make(options)?;
     let mut times = Vec::with_capacity(contexts.ids.len());
     let start = monotonic_ns();
-    for id in &contexts.ids {
+    for index in 0..options.contexts {
+        contexts.submit(index, options.in_flight)?;
+        let id = contexts.ids[index];
         let before = monotonic_ns();
         // SAFETY: the context belongs to this process; buffers of its reads live until all are destroyed.
-        let result = unsafe { libc::syscall(libc::SYS_io_destroy, *id) };
+        let result = unsafe { libc::syscall(libc::SYS_io_destroy, id) };
         times.push(monotonic_ns() - before);
         if result != 0 {
             bail!("io_destroy: {}", std::io::Error::last_os_error());
@@ -235,5 +352,6 @@ fn by_destroy(options: &Options) -> Result<Value> {
         "contexts": options.contexts,
         "wall_ns": wall,
         "destroy_ns": times,
+        "submitted_ns": contexts.submitted_ns,
     }))
 }

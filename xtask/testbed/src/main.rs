@@ -4,6 +4,7 @@
 mod aio;
 mod bench;
 mod bench_aio;
+mod breakpoints;
 mod clock;
 mod demo;
 mod device;
@@ -15,6 +16,7 @@ mod ref_testbed;
 mod refs;
 mod report;
 mod shared;
+mod storm;
 mod tests;
 mod tool;
 mod uio_write;
@@ -43,11 +45,16 @@ enum Role {
         #[arg(long, default_value_t = 1000)]
         count: u32,
     },
+    /// Processes that exit with an AIO context each, some at a time.
+    AioStorm(storm::Options),
     /// A cgroup made and removed.
     CgroupCycle {
         /// How often.
         #[arg(long, default_value_t = 1)]
         count: u32,
+        /// Only on this processor.
+        #[arg(long)]
+        cpu: Option<usize>,
     },
     /// An io_uring made and closed.
     IouringClose {
@@ -94,6 +101,7 @@ fn set_name(role: &Role) {
         Role::Aio(options) if options.destroy => c"aio-destroyer",
         Role::Aio(options) if options.hold => c"aio-holder",
         Role::Aio(_) => c"aio-exiter",
+        Role::AioStorm(_) => c"aio-storm",
         Role::CgroupCycle { .. } => c"cgroup-cycler",
         Role::IouringClose { .. } => c"iouring-closer",
         Role::Elevator { .. } => c"elevator",
@@ -109,7 +117,8 @@ fn run(role: Role) -> Result<ExitCode> {
         Role::UioWrite(options) => println!("{}", uio_write::run(&options)?),
         Role::Aio(options) => println!("{}", aio::run(&options)?),
         Role::NoaioExit { count } => println!("{}", refs::exit_without_aio(count)?),
-        Role::CgroupCycle { count } => println!("{}", refs::cgroup_cycle(count)?),
+        Role::AioStorm(options) => println!("{}", storm::run(&options)?),
+        Role::CgroupCycle { count, cpu } => println!("{}", refs::cgroup_cycle(count, cpu)?),
         Role::IouringClose { count } => println!("{}", refs::iouring_close(count)?),
         Role::Elevator { device, count } => println!("{}", refs::elevator(&device, count)?),
         Role::Demo => demo::run()?,

@@ -28,7 +28,18 @@ pub fn exit_without_aio(count: u32) -> Result<Value> {
 }
 
 /// Makes and removes a cgroup; returns once the kernel has let go of it.
-pub fn cgroup_cycle(count: u32) -> Result<Value> {
+pub fn cgroup_cycle(count: u32, cpu: Option<usize>) -> Result<Value> {
+    if let Some(cpu) = cpu {
+        // SAFETY: a set of processors is plain words; the calls read and write only it.
+        let set = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+        };
+        if set != 0 {
+            bail!("processor {cpu}: {}", std::io::Error::last_os_error());
+        }
+    }
     let root = std::path::Path::new("/sys/fs/cgroup");
     for number in 0..count {
         let folder = root.join(format!("testbed-{}-{number}", std::process::id()));

@@ -65,6 +65,11 @@ impl Tool {
     pub fn start(arguments: &[&str]) -> Result<Tool> {
         let mut command = Command::new(PROGRAM);
         command.args(["hist", "--json"]).args(arguments);
+        Tool::start_as(command)
+    }
+
+    /// Starts it by a command line of its own, which prints JSON, and waits for its first record.
+    pub fn start_as(command: Command) -> Result<Tool> {
         let mut tool = Tool::spawn(command)?;
         tool.wait_for("its meta record", ATTACH_LIMIT, |record| record["type"] == "meta")?;
         Ok(tool)
@@ -217,6 +222,18 @@ impl Tool {
         })
     }
 
+    /// Takes the records until it ends by itself, and expects success.
+    pub fn end_of_itself(mut self) -> Result<Records> {
+        while let Ok(line) = self.lines.recv_timeout(END_LIMIT) {
+            self.records.all.push(parse(&line)?);
+        }
+        let status = self.child.wait().context("cannot wait for uio-trace")?;
+        if !status.success() {
+            bail!("uio-trace ended with {status}{}", self.said());
+        }
+        Ok(std::mem::take(&mut self.records))
+    }
+
     /// Ends it by SIGINT, as a user does, and expects success.
     pub fn finish(mut self) -> Result<Records> {
         let errors = std::mem::replace(&mut self.errors, channel().1);
@@ -285,6 +302,15 @@ impl Records {
             .filter_map(|record| record["ops"].as_array())
             .flatten()
             .find(|figures| figures["op"] == operation)
+            .unwrap_or(&Value::Null)
+    }
+
+    /// The row of a probe in the first record; Null when there is none.
+    pub fn probe<'a>(&'a self, hook: &str) -> &'a Value {
+        self.of("meta")
+            .filter_map(|record| record["probes"].as_array())
+            .flatten()
+            .find(|probe| probe["hook"] == hook)
             .unwrap_or(&Value::Null)
     }
 

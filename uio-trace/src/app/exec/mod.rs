@@ -9,7 +9,7 @@ use crate::{
     event::Event,
     format,
     ingest::{clock, family::Family},
-    kernel::Root,
+    kernel::{Root, namespaces},
     model::{
         self, Model, Scope,
         snapshot::{Meta, Snapshot},
@@ -44,6 +44,9 @@ pub async fn run(config: ExecConfig) -> Result<(), AppError> {
         .map(|file| Target::claim(file, config.force, false))
         .transpose()?;
     let root = Root::system();
+    if !namespaces::pids_are_the_hosts(&root) {
+        return Err(AppError::Usage(format!("exec: {}", namespaces::NOT_THE_HOSTS)));
+    }
     let mut tracer = Tracer::start(&root, &config.trace)?;
     let meta = meta::meta(&root, tracer.facts(), tracer.probes());
     let ended = follow(&mut tracer, &meta, &config, &path, target).await;

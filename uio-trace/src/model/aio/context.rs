@@ -4,7 +4,7 @@
 //! another grace period and the last request `free_ioctx_reqs` wakes the waiter (fs/aio.c). With requests in flight the
 //! second grace period overlaps them: what remains of the wait after it is I/O.
 
-use crate::event::{KernelPtr, MonotonicNs};
+use crate::event::{KernelPtr, MonotonicNs, RequestFile};
 use crate::model::snapshot::{AioContext, Phases};
 
 /// A moment that may not have been seen. 0 (boot) stands for that, so that thousands of them stay small.
@@ -45,6 +45,9 @@ pub enum Stage {
     Drained,
 }
 
+/// A number of requests that is not known.
+const UNKNOWN_COUNT: u32 = u32::MAX;
+
 /// A context.
 #[derive(Debug, Clone, Copy)]
 pub struct Context {
@@ -72,6 +75,10 @@ pub struct Context {
     pub call_end: Moment,
     /// `users` or `reqs` (the latest killed) was found switched, though not when.
     pub found_switched: bool,
+    /// Requests in flight when the grace period of `reqs` ended; [`UNKNOWN_COUNT`]: not counted.
+    in_flight: u32,
+    /// Its last request's file: place in the drain's list, from 1; 0: not known, or there was no request.
+    pub file: u8,
     /// One of its events was lost.
     pub uncertain: bool,
 }
@@ -93,6 +100,8 @@ impl Context {
             call_begin: none,
             call_end: none,
             found_switched: false,
+            in_flight: UNKNOWN_COUNT,
+            file: 0,
             uncertain: false,
         }
     }
@@ -104,6 +113,17 @@ impl Context {
         } else {
             self.users_switched.set(ts_ns);
         }
+    }
+
+    /// How many requests the end of the grace period of `reqs` has found.
+    pub fn set_in_flight(&mut self, requests: Option<u64>) {
+        let count = requests.and_then(|n| u32::try_from(n).ok());
+        self.in_flight = count.unwrap_or(UNKNOWN_COUNT);
+    }
+
+    /// Requests in flight when the grace period of `reqs` ended, where they were counted.
+    pub fn in_flight(&self) -> Option<u64> {
+        (self.in_flight != UNKNOWN_COUNT).then_some(u64::from(self.in_flight))
     }
 
     /// The grace period of `users` or `reqs` was found to be over; its end was missed, so its length stays unknown.
@@ -179,8 +199,13 @@ impl Context {
         }
     }
 
+    /// The file of its last request, from the list of its drain.
+    pub fn file_in(&self, files: &[RequestFile]) -> Option<RequestFile> {
+        files.get(usize::from(self.file).checked_sub(1)?).cloned()
+    }
+
     /// For readers, relative to the drain's begin.
-    pub fn detail(&self, drain_begin_ns: MonotonicNs) -> AioContext {
+    pub fn detail(&self, drain_begin_ns: MonotonicNs, files: &[RequestFile]) -> AioContext {
         let p = self.phases();
         let call = self.call_begin.get().zip(self.call_end.get());
         AioContext {
@@ -194,6 +219,8 @@ impl Context {
             reqs_ns: p.reqs,
             total_ns: self.total_ns(),
             call_ns: call.map(|(begin, end)| end.saturating_sub(begin)),
+            in_flight: self.in_flight(),
+            last_request: self.file_in(files),
             uncertain: self.uncertain,
         }
     }

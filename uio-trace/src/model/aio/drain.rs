@@ -1,8 +1,10 @@
 //! A drain, open and ended: contexts one waiter waits for, how they overlapped, and what that means.
 
 use super::context::{Context, Stage};
-use crate::event::{KernelPtr, MonotonicNs, Task};
-use crate::model::limits::{DESTROY_GAP_FRACTION, DESTROY_GAP_MAX_NS, DESTROY_GAP_MIN_NS, MAX_DRAIN_DETAIL};
+use crate::event::{KernelPtr, MonotonicNs, RequestFile, Task};
+use crate::model::limits::{
+    DESTROY_GAP_FRACTION, DESTROY_GAP_MAX_NS, DESTROY_GAP_MIN_NS, MAX_DRAIN_DETAIL, MAX_DRAIN_FILES,
+};
 use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict, InProgress};
 
 /// Overlap from which contexts count as drained together.
@@ -39,6 +41,8 @@ pub struct OpenDrain {
     pub touched_by_loss: bool,
     /// Since then without a sign of life.
     pub uncertain_since: Option<MonotonicNs>,
+    /// Files of last requests, each once.
+    files: Vec<RequestFile>,
 }
 
 impl OpenDrain {
@@ -59,6 +63,7 @@ impl OpenDrain {
             not_kept: 0,
             touched_by_loss: false,
             uncertain_since: None,
+            files: Vec::new(),
         }
     }
 
@@ -67,6 +72,22 @@ impl OpenDrain {
     pub fn allowed_gap_ns(&self) -> u64 {
         let age = self.last_return_ns.saturating_sub(self.begin_ns);
         (age / DESTROY_GAP_FRACTION).clamp(DESTROY_GAP_MIN_NS, DESTROY_GAP_MAX_NS)
+    }
+
+    /// The file of a context's last request. More than [`MAX_DRAIN_FILES`] are not told apart from unknown ones.
+    pub fn set_last_request(&mut self, context: usize, file: RequestFile) {
+        let known = self.files.iter().position(|f| *f == file);
+        let place = match known {
+            None if self.files.len() >= MAX_DRAIN_FILES => return,
+            None => {
+                self.files.push(file);
+                self.files.len() - 1
+            }
+            Some(place) => place,
+        };
+        if let (Some(context), Ok(place)) = (self.contexts.get_mut(context), u8::try_from(place + 1)) {
+            context.file = place;
+        }
     }
 
     /// Something of it happened.
@@ -157,6 +178,7 @@ impl OpenDrain {
             references,
             detail,
             stack: None,
+            direct_files: None,
             uncertain: self.uncertain_since.is_some(),
         })
     }
@@ -172,6 +194,7 @@ fn plural(n: u64, one: &str, many: &str) -> String {
 pub struct FinishedDrain {
     summary: AioDrain,
     contexts: Vec<Context>,
+    files: Vec<RequestFile>,
 }
 
 impl FinishedDrain {
@@ -184,6 +207,7 @@ impl FinishedDrain {
             mut contexts,
             not_kept,
             touched_by_loss,
+            files,
             ..
         } = open;
         let figures = Overlap::of(&contexts);
@@ -193,6 +217,10 @@ impl FinishedDrain {
         };
         let phases_ns = contexts.get(critical).map(Context::phases).unwrap_or_default();
         let uncertain = touched_by_loss || not_kept > 0 || contexts.iter().any(|c| c.uncertain);
+        // One that is not known makes the sum unknown.
+        let in_flight = contexts.iter().map(Context::in_flight).sum::<Option<u64>>();
+        let in_flight = in_flight.filter(|_| not_kept == 0);
+        let last_request = contexts.get(critical).and_then(|c| c.file_in(&files));
         let count = contexts.len();
         // The critical context is always among those kept.
         let mut kept_critical = critical;
@@ -219,10 +247,16 @@ impl FinishedDrain {
             projected_parallel_ns: figures.longest_ns,
             critical: kept_critical,
             phases_ns,
+            in_flight,
+            last_request,
             detail: Vec::new(),
             uncertain,
         };
-        FinishedDrain { summary, contexts }
+        FinishedDrain {
+            summary,
+            contexts,
+            files,
+        }
     }
 
     /// Contexts kept.
@@ -234,7 +268,11 @@ impl FinishedDrain {
     pub fn record(&self) -> AioDrain {
         let begin = self.summary.start_ns;
         AioDrain {
-            detail: self.contexts.iter().map(|c| c.detail(begin)).collect(),
+            detail: self
+                .contexts
+                .iter()
+                .map(|c| c.detail(begin, &self.files))
+                .collect(),
             ..self.summary.clone()
         }
     }

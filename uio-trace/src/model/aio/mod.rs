@@ -16,7 +16,7 @@ mod finish;
 
 use super::limits::{MAX_OPEN_CONTEXTS, MAX_OPEN_THREADS};
 use super::snapshot::{DrainCause, InProgress};
-use crate::event::{KernelPtr, MonotonicNs, Task};
+use crate::event::{KernelPtr, MonotonicNs, RequestFile, Task};
 use crate::fast_map::{IdMap, PtrMap};
 use context::Context;
 use drain::OpenDrain;
@@ -302,7 +302,7 @@ impl Aio {
     }
 
     /// A ref's grace period is over.
-    pub fn ref_switched(&mut self, ts_ns: MonotonicNs, reference: KernelPtr) {
+    pub fn ref_switched(&mut self, ts_ns: MonotonicNs, reference: KernelPtr, references: Option<u64>) {
         let Some((at, is_reqs)) = self.by_ref.get(&reference).copied() else {
             return;
         };
@@ -311,6 +311,9 @@ impl Aio {
         };
         if let Some(context) = drain.contexts.get_mut(index) {
             context.switched(is_reqs, ts_ns);
+            if is_reqs {
+                context.set_in_flight(references);
+            }
         }
     }
 
@@ -339,6 +342,16 @@ impl Aio {
             }
         }
         Some(context.reqs)
+    }
+
+    /// The file of the request that gave back a context's last reference. Just before or just after its `reqs_released`.
+    pub fn last_request(&mut self, ctx: KernelPtr, file: RequestFile) {
+        let Some(at) = self.by_ctx.get(&ctx).copied() else {
+            return;
+        };
+        if let Some((drain, index)) = self.context(at) {
+            drain.set_last_request(index, file);
+        }
     }
 
     /// Is this ref one of a context that has not drained?

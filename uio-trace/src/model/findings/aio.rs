@@ -1,6 +1,7 @@
 //! Where the time of AIO drains goes, and which of it need not be.
 
 use super::{finding, wall_ns, with};
+use crate::event::RequestFile;
 use crate::format::{count, duration, plural};
 use crate::model::snapshot::{AioDrain, DrainCause, DrainVerdict, Finding, Severity, Snapshot};
 use std::collections::BTreeMap;
@@ -18,13 +19,17 @@ pub const DOMINANT_SHARE: f64 = 0.5;
 
 /// What the drains of one process have in common.
 #[derive(Default)]
-struct Group {
+struct Group<'a> {
     drains: u64,
     contexts: u64,
     wall_ns: u64,
     /// Together, for serial ones; the phase, for slow ones.
     part_ns: u64,
     longest_ns: u64,
+    /// Of the longest: the file of its last request.
+    file: Option<&'a RequestFile>,
+    /// Requests in flight when their grace periods ended.
+    requests: Option<u64>,
 }
 
 /// Kinds of findings, by their id.
@@ -57,7 +62,7 @@ fn kind(drain: &AioDrain) -> Option<(&'static str, u64)> {
 }
 
 pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
-    let mut groups: BTreeMap<(&str, u32, &str, bool), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, u32, &str, bool), Group<'_>> = BTreeMap::new();
     for drain in &snapshot.aio_drains {
         let Some((id, part_ns)) = kind(drain) else {
             continue;
@@ -68,7 +73,11 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
         g.contexts += drain.contexts;
         g.wall_ns = g.wall_ns.saturating_add(drain.wall_ns);
         g.part_ns = g.part_ns.saturating_add(part_ns);
-        g.longest_ns = g.longest_ns.max(drain.wall_ns);
+        if drain.wall_ns >= g.longest_ns {
+            g.longest_ns = drain.wall_ns;
+            g.requests = drain.in_flight.filter(|_| g.drains == 1);
+            g.file = drain.last_request.as_ref();
+        }
     }
     for ((id, tgid, comm, exit), group) in groups {
         let subject = format!("{comm} ({tgid})");
@@ -87,7 +96,7 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     }
 }
 
-fn serial(snapshot: &Snapshot, g: &Group, subject: String, exit: bool) -> Finding {
+fn serial(snapshot: &Snapshot, g: &Group<'_>, subject: String, exit: bool) -> Finding {
     let saved = g.wall_ns.saturating_sub(g.part_ns);
     let severity = if saved >= SERIAL_CRITICAL_NS {
         Severity::Critical
@@ -122,7 +131,7 @@ fn serial(snapshot: &Snapshot, g: &Group, subject: String, exit: bool) -> Findin
     )
 }
 
-fn slow(snapshot: &Snapshot, id: &str, g: &Group, subject: String, exit: bool) -> Finding {
+fn slow(snapshot: &Snapshot, id: &str, g: &Group<'_>, subject: String, exit: bool) -> Finding {
     let severity = if g.longest_ns >= CRITICAL_DRAIN_NS {
         Severity::Critical
     } else {
@@ -130,7 +139,15 @@ fn slow(snapshot: &Snapshot, id: &str, g: &Group, subject: String, exit: bool) -
     };
     let cause = match id {
         "aio_exit_slow_gp" => format!("{} are RCU grace periods", duration(g.part_ns)),
-        "aio_exit_slow_io" => format!("{} are requests in flight", duration(g.part_ns)),
+        "aio_exit_slow_io" => {
+            let file = g
+                .file
+                .map_or_else(String::new, |file| format!(", the last on {file}"));
+            let requests = g
+                .requests
+                .map_or_else(String::new, |n| format!(" ({})", plural(n, "request")));
+            format!("{} are I/O in flight{requests}{file}", duration(g.part_ns))
+        }
         "aio_exit_slow_refs" => format!("{} are system calls that hold references", duration(g.part_ns)),
         _ => "no single phase is to blame, or the phases are not known".to_string(),
     };

@@ -11,7 +11,7 @@ mod uio_behind;
 use super::snapshot::{Finding, ProbeState, Severity, Snapshot};
 use crate::format::{duration_or_unknown, plural};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Findings of a snapshot; the least costly beyond are left out.
 pub const MAX_FINDINGS: usize = 32;
@@ -23,6 +23,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Vec<Finding> {
     aio::diagnose(snapshot, &mut findings);
     refs::diagnose(snapshot, &mut findings);
     losses(snapshot, &mut findings);
+    late_cpus(snapshot, &mut findings);
     nothing_here(snapshot, &mut findings);
     findings.sort_by(|a, b| {
         let by_cost = b.cost.total_cmp(&a.cost);
@@ -83,6 +84,30 @@ fn losses(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
         [
             ("lost", total.into()),
             ("uncertain", snapshot.loss.uncertain.into()),
+        ],
+    ));
+}
+
+/// For at most so long a CPU that comes online is not followed, ms: the tracer's round of looks, and its work.
+const CPU_FOLLOWED_MS: u64 = 500;
+
+/// A breakpoint is set on each CPU by itself, so what happens on a new one before that is not seen.
+fn late_cpus(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
+    let cpus: BTreeSet<u32> = snapshot.probes.iter().flat_map(|p| p.late_cpus.clone()).collect();
+    if cpus.is_empty() {
+        return;
+    }
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    let text = format!(
+        "CPU {} came online while tracing: kills and switches of percpu_refs on it are not seen for the first half second",
+        list.join(", "),
+    );
+    let f = finding("cpu_came_online", Severity::Info, "trace".to_string(), text, 0.0);
+    findings.push(with(
+        f,
+        [
+            ("cpus", cpus.len().into()),
+            ("unseen_at_most_ms", CPU_FOLLOWED_MS.into()),
         ],
     ));
 }
@@ -227,6 +252,7 @@ mod tests {
             reason: Some("lockdown".to_string()),
             gives: String::new(),
             required: true,
+            late_cpus: Vec::new(),
         };
         let kind = EventKind::Probes(probes.iter().map(probe).collect());
         model.apply(Event {

@@ -96,6 +96,7 @@ impl Refs {
                 references,
                 detail: format!("{}{left}", owner.release),
                 stack: None,
+                direct_files: None,
                 uncertain: o.uncertain_since.is_some(),
             })
         })

@@ -249,11 +249,23 @@ impl Session {
         if online.is_empty() || online == self.cpus {
             return false;
         }
+        let came: Vec<u32> = online
+            .iter()
+            .copied()
+            .filter(|cpu| !self.cpus.contains(cpu))
+            .collect();
         for attached in &mut self.hooks {
+            let probe = &mut attached.outcome.probe;
             for link in &mut attached.outcome.handles {
-                if let Err(reason) = attach_cpus(&mut self.ebpf, link, &online) {
-                    attached.outcome.probe.reason = Some(format!("not on every CPU: {reason}"));
+                if !matches!(link, Link::Breakpoint { .. }) {
+                    continue;
                 }
+                if let Err(reason) = attach_cpus(&mut self.ebpf, link, &online) {
+                    probe.reason = Some(format!("not on every CPU: {reason}"));
+                }
+                probe.late_cpus.extend(&came);
+                probe.late_cpus.sort_unstable();
+                probe.late_cpus.dedup();
             }
         }
         self.cpus = online;

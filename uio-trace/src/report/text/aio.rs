@@ -65,6 +65,9 @@ fn row(page: &mut Page, d: &AioDrain) {
         left(&format!("{verdict}{uncertain}"), 9),
         right(&duration(d.wall_ns), 7),
     ));
+    if let Some(file) = &d.last_request {
+        page.paragraph("    ", &format!("its last request was on {file}"), 4);
+    }
     if d.verdict == DrainVerdict::Serial {
         page.line(&format!(
             "    together it would take about {}",

@@ -176,6 +176,10 @@ fn figures(context: &AioContext, width: u16, unicode: bool) -> Vec<Vec<(String, 
     );
     figures.push(("from", time(context.start_offset_ns)));
     figures.extend(context.call_ns.map(|ns| ("call", time(ns))));
+    let requests = context.in_flight.filter(|n| *n > 0);
+    figures.extend(requests.map(|n| ("requests", format::count(n))));
+    let file = context.last_request.as_ref();
+    figures.extend(file.map(|file| ("last request on", file.to_string())));
     let room = usize::from(width.saturating_sub(1));
     let mut lines: Vec<Vec<(String, Role)>> = Vec::new();
     let mut used = room;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::{Guest, number, same, workload};
+use crate::breakpoints;
 use crate::clock::wait_until;
 use crate::device::{TCMU_NAME, Testbed, make_tcmu, minor_of};
 use crate::kernel_modules;
@@ -86,49 +87,9 @@ fn bpf_ids(command: u32) -> Vec<u32> {
 const PROG_GET_NEXT_ID: u32 = 11;
 const LINK_GET_NEXT_ID: u32 = 31;
 
-/// Execution breakpoints this process can open on the first processor: x86 has four debug registers there.
+/// Execution breakpoints this process can open on the first processor.
 fn free_breakpoints() -> usize {
-    // struct perf_event_attr up to and including config2, 72 bytes in 64-bit words.
-    const TYPE_BREAKPOINT: u64 = 5;
-    const SIZE: u64 = 72;
-    const EXECUTE: u64 = 4;
-    const FLAG_CLOEXEC: u64 = 8;
-    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let address = symbols
-        .lines()
-        .find_map(|line| {
-            line.strip_suffix(" T percpu_ref_init")
-                .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        })
-        .unwrap_or(0);
-    let mut open = Vec::new();
-    for number in 0..4_u64 {
-        let mut attributes = [0_u64; 9];
-        attributes[0] = TYPE_BREAKPOINT | SIZE << 32;
-        attributes[2] = 1; // sample_period
-        attributes[6] = EXECUTE << 32; // wakeup_events, bp_type
-        attributes[7] = address + number; // bp_addr
-        attributes[8] = 8; // bp_len: sizeof(long)
-        // SAFETY: the kernel reads the 72 bytes given; pid -1 and cpu 0 ask for that processor.
-        let descriptor = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                attributes.as_ptr(),
-                -1,
-                0,
-                -1,
-                FLAG_CLOEXEC,
-            )
-        };
-        if descriptor >= 0 {
-            open.push(i32::try_from(descriptor).unwrap_or(-1));
-        }
-    }
-    for descriptor in &open {
-        // SAFETY: opened above, closed once.
-        unsafe { libc::close(*descriptor) };
-    }
-    open.len()
+    breakpoints::take(0).len()
 }
 
 fn kprobes() -> usize {

@@ -91,6 +91,16 @@ fn stack_has(record: &Value, function: &str) -> bool {
         .is_some_and(|stack| stack.iter().any(|frame| frame.as_str() == Some(function)))
 }
 
+/// The one file that its process has open for direct I/O.
+fn direct_on(record: &Value, storage: &Storage) -> bool {
+    let Ok(mapped) = storage.mapped() else {
+        return false;
+    };
+    record["direct_files"]
+        .as_array()
+        .is_some_and(|files| files[..] == [mapped.path()])
+}
+
 /// In the last interval that is complete there is no row of this process.
 fn gone(records: &Records, pid: u64) -> bool {
     let all = records.all();
@@ -113,6 +123,7 @@ pub fn exit_aio_before(_: &Guest) -> Result<String> {
             && record["references"].as_u64() == Some(CONTEXTS * READS)
             && record["age_ns"].as_u64().is_some_and(|ns| ns > 1_000_000_000)
             && stack_has(record, "exit_aio")
+            && direct_on(record, &storage)
     })?;
     storage.mapped()?.resume()?;
     tool.wait_until("its drain", LIMIT, |records| records.drains(pid).len() == 1)?;
@@ -122,6 +133,12 @@ pub fn exit_aio_before(_: &Guest) -> Result<String> {
     let drains = records.drains(pid);
     let drain = drains.first().context("no drain")?;
     same("contexts", drain["contexts"].as_u64(), Some(CONTEXTS))?;
+    let file = drain.pointer("/last_request/disk").and_then(Value::as_str);
+    same(
+        "last request",
+        file,
+        storage.mapped()?.path().strip_prefix("/dev/"),
+    )?;
     let io = drain.pointer("/phases_ns/reqs_io").and_then(Value::as_u64);
     if io.is_none_or(|ns| ns < 1_000_000_000) {
         bail!("the hang is not in the phase of I/O: {}", drain["phases_ns"]);
@@ -142,6 +159,7 @@ pub fn exit_aio_after(_: &Guest) -> Result<String> {
             && record["comm"] == "aio-holder"
             && record["age_ns"].is_null()
             && stack_has(record, "exit_aio")
+            && direct_on(record, &storage)
     })?;
     tool.wait_for("the finding", LIMIT, |record| {
         record["id"] == "waiting_before_trace"

@@ -2,12 +2,15 @@
 //! One verdict line per test; all run, whatever fails.
 
 mod aio;
+mod bad_places;
 mod check;
 mod conduct;
 mod hangs;
+mod in_flight;
 mod refs;
 mod reload;
 mod session;
+mod storm;
 mod uio;
 
 use std::process::{Command, ExitCode, Stdio};
@@ -50,6 +53,9 @@ pub struct Guest {
     /// The kernel's name in the harness's table.
     pub kernel: String,
 }
+
+/// How long a test waits for something to be shown.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(40);
 
 /// A test says in one line what it saw, or fails.
 type Test = fn(&Guest) -> Result<String>;
@@ -156,6 +162,9 @@ fn cases() -> Vec<Case> {
         smoke("aio_destroy_4", |guest| aio::by_destroy(guest, 4)).timed(),
         full("aio_destroy_64", |guest| aio::by_destroy(guest, 64)).timed(),
         full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
+        full("aio_exit_512", |guest| aio::by_exit(guest, 512)).timed(),
+        full("aio_in_flight", in_flight::by_exit_and_destroy).timed(),
+        full("aio_rcu_expedited", in_flight::expedited).timed(),
         full("aio_process_without_contexts", aio::without_contexts),
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
@@ -165,6 +174,14 @@ fn cases() -> Vec<Case> {
         full("ref_leaked", refs::leaked),
         full("ref_killed_twice", refs::killed_twice),
         full("ref_switched_and_reinitialised", refs::switched_and_reinitialised),
+        full("storm_of_refs_and_exits", storm::refs_and_exits),
+        full("bad_no_debug_registers", bad_places::no_debug_registers),
+        full("bad_cpu_offline_and_online", bad_places::cpu_offline_and_online),
+        full("bad_pid_namespace_of_the_load", bad_places::load_in_pid_namespace),
+        full("bad_pid_namespace_of_the_tool", bad_places::tool_in_pid_namespace),
+        full("bad_process_name", bad_places::process_name),
+        full("bad_hidepid", bad_places::hidepid),
+        full("bad_kptr_restrict", bad_places::kptr_restrict),
         full("hang_exit_aio_tool_before", hangs::exit_aio_before),
         full("hang_exit_aio_tool_after", hangs::exit_aio_after),
         full("hang_queue_freeze_tool_before", hangs::queue_freeze_before),

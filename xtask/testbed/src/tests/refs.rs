@@ -59,7 +59,7 @@ fn seen(records: &Records, symbols: &[&str]) -> u64 {
 }
 
 /// What the tool says it has missed, all intervals together.
-fn missed(records: &Records) -> u64 {
+pub(super) fn missed(records: &Records) -> u64 {
     records
         .of("loss")
         .filter_map(|loss| loss["dropped"].as_object())
