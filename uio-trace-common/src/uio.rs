@@ -63,6 +63,9 @@ pub struct BlockerValue {
     pub comm: [u8; 16],
 }
 
+/// Steps of 8 bytes in which a `struct uio_device` is searched for a percpu_ref.
+pub const REF_STEPS: u64 = 256;
+
 /// Minor numbers the device table holds; the kernel hands out the lowest free one.
 pub const MAX_MINORS: u32 = 1024;
 
@@ -121,6 +124,10 @@ pub struct UioSeries {
     pub driver_waits: u64,
     /// Their sum, ns.
     pub driver_wait_ns: u64,
+    /// Of the waits for info_lock, time spent spinning, ns; where contention tracepoints tell it.
+    pub spin_ns: u64,
+    /// Failures of operations that began after the device's unregistration had begun.
+    pub refused: u64,
     /// Failures by errno.
     pub errnos: [ErrnoCount; ERRNOS],
     /// Entry to exit.

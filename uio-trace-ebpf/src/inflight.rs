@@ -41,6 +41,10 @@ pub struct InFlight {
     pub released_ns: u64,
     /// Waits for info_lock.
     pub wait_ns: u64,
+    /// Of those, spinning.
+    pub spin_ns: u64,
+    /// Since when the wait spins; 0: it sleeps.
+    pub spin_from: u64,
     /// Waits for other locks.
     pub driver_wait_ns: u64,
     /// Their number.
@@ -97,6 +101,8 @@ impl InFlight {
         self.acquired_ns = 0;
         self.released_ns = 0;
         self.wait_ns = 0;
+        self.spin_ns = 0;
+        self.spin_from = 0;
         self.driver_wait_ns = 0;
         self.driver_waits = 0;
         self.holder_tid = 0;

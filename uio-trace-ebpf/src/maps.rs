@@ -55,6 +55,10 @@ pub static GENERATIONS: Array<u32> = Array::with_max_entries(MAX_MINORS, 0);
 #[map]
 pub static DEVICE_GENERATION: HashMap<u64, u32> = HashMap::with_max_entries(4 * MAX_MINORS, 0);
 
+/// When the unregistration of a device began (CLOCK_MONOTONIC). Only looked at when an operation fails.
+#[map]
+pub static UNREGISTERING: HashMap<u64, u64> = HashMap::with_max_entries(4 * MAX_MINORS, 0);
+
 /// Address of the device of a minor, for `uio_open`, which has no `private_data` at entry.
 #[map]
 pub static MINOR_DEVICE: Array<u64> = Array::with_max_entries(MAX_MINORS, 0);

@@ -323,6 +323,8 @@ fn reading(minor: u32, op: UioOp) -> UioSeriesReading {
         contended: 80_000,
         driver_waits: 0,
         driver_wait_ns: 0,
+        spin_ns: 0,
+        refused: 0,
         errors: BTreeMap::from([(5, 10)]),
         latency: histogram(),
         wait: histogram(),

@@ -230,6 +230,9 @@ pub enum EventKind {
         wait_ns: u64,
     },
 
+    /// CPU time of the threads that hold info_lock while others wait, absolute.
+    ThreadTimes(Vec<ThreadTime>),
+
     /// Name of an address used in events from now on.
     Symbol {
         /// The address.
@@ -275,6 +278,19 @@ pub enum RefState {
     GracePeriod,
     /// Killed and switched: so many references are left.
     Held(u64),
+}
+
+/// What the scheduler has counted of a thread since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadTime {
+    /// Its process.
+    pub tgid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Time on a CPU, ns.
+    pub cpu_ns: u64,
+    /// Time it could run and waited for a CPU, ns.
+    pub runqueue_ns: u64,
 }
 
 /// A task and where it stands in the kernel.
@@ -399,6 +415,12 @@ pub struct UioSeriesReading {
     pub driver_waits: u64,
     /// Their sum.
     pub driver_wait_ns: u64,
+    /// Of the waits for info_lock, spinning, ns.
+    #[serde(default)]
+    pub spin_ns: u64,
+    /// Of the failures, operations that began after the device's unregistration had begun.
+    #[serde(default)]
+    pub refused: u64,
     /// Failures by code (positive errno or `ERR_FAULT_SIGBUS`); code 0: errno unknown (more distinct ones than the kernel side tells apart).
     pub errors: BTreeMap<u32, u64>,
     /// Entry to exit.

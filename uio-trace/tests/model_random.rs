@@ -194,6 +194,8 @@ impl Stream {
             contended: 0,
             driver_waits: 0,
             driver_wait_ns: 0,
+            spin_ns: 0,
+            refused: 0,
             errors: BTreeMap::new(),
             latency: HistogramReading::default(),
             wait: HistogramReading::default(),

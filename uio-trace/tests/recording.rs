@@ -82,11 +82,12 @@ fn kind(event: &Event) -> usize {
         EventKind::Stacks(_) => 23,
         EventKind::Tick => 24,
         EventKind::UioOpen(_) => 25,
-        EventKind::AioLastRequest { .. } => 26,
+        EventKind::ThreadTimes(_) => 26,
+        EventKind::AioLastRequest { .. } => 27,
     }
 }
 
-const KINDS: usize = 27;
+const KINDS: usize = 28;
 
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {

@@ -11,7 +11,7 @@ mod simulation;
 use simulation::{Run, Work};
 use std::collections::BTreeMap;
 use uio_trace::event::*;
-use uio_trace::model::snapshot::{UioLock, WhatIf, WhatIfVerdict};
+use uio_trace::model::snapshot::{CONTENTION_HOOK, Probe, ProbeState, UioLock, WhatIf, WhatIfVerdict};
 use uio_trace::model::{Config, Model, Scope};
 use uio_trace_common::histogram::bucket_index;
 
@@ -45,6 +45,9 @@ struct Told {
     lock: UioLock,
     reading: UioSeriesReading,
     blockers: Vec<UioBlockerReading>,
+    times: Vec<ThreadTime>,
+    /// A probe tells spinning from sleeping; nobody spins here.
+    sees_spinning: bool,
     cpus: Option<u32>,
     lost: u64,
     ring_lost: u64,
@@ -66,6 +69,8 @@ impl Told {
             contended: run.wait.len() as u64,
             driver_waits: 0,
             driver_wait_ns: 0,
+            spin_ns: 0,
+            refused: 0,
             errors: BTreeMap::new(),
             latency: histogram(&run.latency),
             wait: histogram(&run.wait),
@@ -84,7 +89,19 @@ impl Told {
             wait_ns: waits.wait_ns * SLOWER,
             same_cpu: waits.same_cpu,
         });
+        let times = run
+            .cpu
+            .iter()
+            .enumerate()
+            .map(|(thread, (cpu, runqueue))| ThreadTime {
+                tgid: 50,
+                tid: thread as u32 + 50,
+                cpu_ns: cpu * SLOWER,
+                runqueue_ns: runqueue * SLOWER,
+            });
         Told {
+            times: times.collect(),
+            sees_spinning: true,
             lock: UioLock::Mutex,
             reading,
             blockers: blockers.collect(),
@@ -102,6 +119,22 @@ impl Told {
             start_ns: Some(0),
             cpus: self.cpus,
         });
+        let contention = Probe {
+            subject: "lock".into(),
+            hook: CONTENTION_HOOK.into(),
+            state: ProbeState::Attached,
+            method: Some("tp_btf".into()),
+            reason: None,
+            gives: String::new(),
+            required: false,
+            late_cpus: Vec::new(),
+        };
+        if self.sees_spinning {
+            model.apply(Event {
+                ts_ns: 0,
+                kind: EventKind::Probes(vec![contention]),
+            });
+        }
         let counters = [
             ("uio_seen".to_owned(), self.reading.count),
             ("uio_aggregated".to_owned(), self.reading.count),
@@ -119,7 +152,17 @@ impl Told {
                 hold: part(&self.reading.hold, parts),
                 ..self.reading.clone()
             };
-            for kind in [EventKind::UioReading(vec![reading]), EventKind::Tick] {
+            let part = |ns: u64| ns / SAMPLES * parts;
+            let times = self.times.iter().map(|time| ThreadTime {
+                cpu_ns: part(time.cpu_ns),
+                runqueue_ns: part(time.runqueue_ns),
+                ..*time
+            });
+            for kind in [
+                EventKind::UioReading(vec![reading]),
+                EventKind::ThreadTimes(times.collect()),
+                EventKind::Tick,
+            ] {
                 let ts_ns = self.duration_ns / SAMPLES * parts;
                 model.apply(Event { ts_ns, kind });
             }
@@ -128,6 +171,7 @@ impl Told {
             EventKind::UioLockKind(self.lock),
             EventKind::UioReading(vec![self.reading.clone()]),
             EventKind::UioBlockers(self.blockers.clone()),
+            EventKind::ThreadTimes(self.times.clone()),
             EventKind::Counters(counters.into()),
             EventKind::Tick,
         ] {
@@ -265,16 +309,30 @@ fn what_forbids_a_projection_is_named() {
         "driver_lock"
     );
     assert_eq!(reason(&|t| t.reading.contended = 12), "few_waits");
-    assert_eq!(reason(&|t| t.cpus = Some(1)), "one_cpu");
+    let one_cpu = |t: &mut Told| {
+        t.cpus = Some(1);
+        t.times.clear();
+    };
+    assert_eq!(reason(&one_cpu), "one_cpu");
     assert_eq!(reason(&|t| t.cpus = None), "cpus_unknown");
-    assert_eq!(reason(&|t| t.cpus = Some(2)), "on_cpu_unknown");
+    let unknown_cpu_time = |t: &mut Told| {
+        t.cpus = Some(2);
+        t.times.clear();
+    };
+    assert_eq!(reason(&unknown_cpu_time), "on_cpu_unknown");
     let same = |t: &mut Told, tenths: u64| {
         t.blockers
             .iter_mut()
             .for_each(|b| b.same_cpu = b.count * tenths / 10)
     };
-    assert_eq!(reason(&|t| same(t, 9)), "one_cpu");
-    assert_eq!(reason(&|t| same(t, 4)), "shared_cpus");
+    let unknown_and_same = |t: &mut Told, tenths: u64| {
+        t.times.clear();
+        same(t, tenths);
+    };
+    assert_eq!(reason(&|t| unknown_and_same(t, 9)), "one_cpu");
+    assert_eq!(reason(&|t| unknown_and_same(t, 4)), "shared_cpus");
+    // Holders that sleep leave the one CPU to the others.
+    assert_eq!(told(&|t| same(t, 9)).verdict, WhatIfVerdict::Range);
     assert_eq!(reason(&|t| t.blockers.clear()), "threads_unknown");
     let other = |t: &mut Told| {
         t.blockers

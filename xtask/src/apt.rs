@@ -152,26 +152,25 @@ impl Apt {
 
     /// Downloads the packages into `directory` (those not there yet) and unpacks them all into `root`.
     pub fn unpack(&self, packages: &[&str], directory: &Path, root: &Path) -> Result<()> {
-        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-        for (index, package) in packages.iter().enumerate() {
-            let file = match downloaded(directory, package, &self.candidate(package)?)? {
-                Some(file) => file,
-                None => {
-                    progress(format!(
-                        "downloading {package} ({}/{})",
-                        index + 1,
-                        packages.len()
-                    ));
-                    let mut download = self.command("apt-get");
-                    download.args(["-o", "APT::Sandbox::User=root", "-q", "download", package]);
-                    run_quiet(download.current_dir(directory))?;
-                    downloaded(directory, package, &self.candidate(package)?)?
-                        .with_context(|| format!("apt-get downloaded no file for {package}"))?
-                }
-            };
+        for package in packages {
+            let file = self.download(package, directory)?;
             run_quiet(Command::new("dpkg-deb").arg("-x").arg(&file).arg(root))?;
         }
         Ok(())
+    }
+
+    /// Downloads a package into `directory`, unless it is there. Returns its file.
+    pub fn download(&self, package: &str, directory: &Path) -> Result<PathBuf> {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        if let Some(file) = downloaded(directory, package, &self.candidate(package)?)? {
+            return Ok(file);
+        }
+        progress(format!("downloading {package}"));
+        let mut download = self.command("apt-get");
+        download.args(["-o", "APT::Sandbox::User=root", "-q", "download", package]);
+        run_quiet(download.current_dir(directory))?;
+        downloaded(directory, package, &self.candidate(package)?)?
+            .with_context(|| format!("apt-get downloaded no file for {package}"))
     }
 }
 

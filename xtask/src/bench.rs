@@ -19,6 +19,9 @@ enum Case {
     /// AIO contexts drained one after another and together: "serial percpu_ref draining in exit_aio()".
     #[value(name = "aio-2015")]
     Aio2015,
+    /// What is projected without info_lock, and what a uio without it does.
+    #[value(name = "what-if")]
+    WhatIf,
 }
 
 /// Arguments of `cargo xtask bench`.
@@ -41,8 +44,10 @@ pub struct BenchArgs {
 /// The verb.
 pub fn main(arguments: &BenchArgs) -> Result<()> {
     let top = paths::workspace()?;
-    if let Some(Case::Aio2015) = arguments.case {
-        return aio_2015(&top, &arguments.kernel);
+    match arguments.case {
+        Some(Case::Aio2015) => return aio_2015(&top, &arguments.kernel),
+        Some(Case::WhatIf) => return what_if(&top, &arguments.kernel),
+        None => {}
     }
     if !arguments.guest {
         let mut model = cargo(&top);
@@ -141,6 +146,42 @@ fn aio_2015(top: &Path, kernel: &str) -> Result<()> {
             ms("projected_ns"),
             ms("parallel_ns"),
             (ms("projected_ns") / ms("parallel_ns") - 1.0) * 100.0
+        );
+    }
+    Ok(())
+}
+
+/// The gain without info_lock, projected and measured.
+fn what_if(top: &Path, kernel: &str) -> Result<()> {
+    let rows = measure(top, kernel, "bench-what-if", |guest| guest.smp = 2)?;
+    println!(
+        "writes to a UIO device per second, {kernel} on two processors: with info_lock, without it, and traced with it"
+    );
+    println!(
+        "{:>7} {:>14} {:>9} {:>9} {:>6} {:>9} {:>8}  projected",
+        "threads", "hold", "with", "without", "gain", "traced", "waiting"
+    );
+    for row in rows {
+        let hold = match (number(&row, "hold_us"), row["spin"].as_bool()) {
+            (0.0, _) => "0 us".to_owned(),
+            (us, Some(true)) => format!("{us} us spinning"),
+            (us, _) => format!("{us} us asleep"),
+        };
+        let said = &row["what_if"];
+        let projected = match (said["low"].as_f64(), said["high"].as_f64()) {
+            (Some(low), Some(high)) => format!("{low:.2} to {high:.2}"),
+            _ => "-".to_owned(),
+        };
+        println!(
+            "{:>7} {hold:>14} {:>9.0} {:>9.0} {:>6.2} {:>9.0} {:>8.2}  {projected} {} {}",
+            number(&row, "threads"),
+            number(&row, "stock"),
+            number(&row, "converted"),
+            number(&row, "gain"),
+            number(&row, "traced"),
+            number(&row, "mean_waiters"),
+            said["verdict"].as_str().unwrap_or_default(),
+            said["reason"].as_str().unwrap_or_default(),
         );
     }
     Ok(())

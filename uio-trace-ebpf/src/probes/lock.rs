@@ -30,7 +30,7 @@ pub fn lock_contention_begin(ctx: BtfTracePointContext) -> i32 {
         let flags: u32 = ctx.arg(1);
         let sleeping = flags & LCB_F_SLEEPING != 0 || (flags & LCB_F_RW != 0 && flags & LCB_F_SPIN == 0);
         if sleeping {
-            begin(slot, ctx.arg(0));
+            begin(slot, ctx.arg(0), flags & LCB_F_SPIN != 0);
         }
     }
     0
@@ -54,7 +54,7 @@ pub fn lock_contention_end(ctx: BtfTracePointContext) -> i32 {
 #[kprobe]
 pub fn lock_slowpath_entry(ctx: ProbeContext) -> u32 {
     if let (Some(slot), Some(lock)) = (innermost(current_tid()), ctx.arg::<u64>(0)) {
-        begin(slot, lock);
+        begin(slot, lock, false);
     }
     0
 }
@@ -115,11 +115,18 @@ fn ids(task: u64) -> (u32, u32) {
 }
 
 #[inline(always)]
-fn begin(slot: &mut InFlight, lock: u64) {
+fn begin(slot: &mut InFlight, lock: u64, spins: bool) {
     if !slot.waited() {
         slot.first_wait();
     }
     if slot.awaited != 0 {
+        if slot.awaited == lock {
+            // The wait goes on in another way.
+            // SAFETY: no arguments, no preconditions.
+            let now = unsafe { bpf_ktime_get_ns() };
+            spun(slot, now);
+            slot.spin_from = if spins { now } else { 0 };
+        }
         return;
     }
     if lock >= slot.lock_from
@@ -143,6 +150,15 @@ fn begin(slot: &mut InFlight, lock: u64) {
     slot.awaited = lock;
     // SAFETY: no arguments, no preconditions. Last, so that our own work is not counted as waiting.
     slot.await_ns = unsafe { bpf_ktime_get_ns() };
+    slot.spin_from = if spins { slot.await_ns } else { 0 };
+}
+
+/// Ends a stretch of spinning.
+#[inline(always)]
+fn spun(slot: &mut InFlight, now: u64) {
+    if slot.spin_from != 0 && slot.awaited >= slot.lock_from && slot.awaited < slot.lock_to {
+        slot.spin_ns += now.wrapping_sub(slot.spin_from);
+    }
 }
 
 #[inline(always)]
@@ -151,6 +167,7 @@ fn end(slot: &mut InFlight, acquired: bool) {
     let now = unsafe { bpf_ktime_get_ns() };
     let waited = now.wrapping_sub(slot.await_ns);
     let lock = slot.awaited;
+    spun(slot, now);
     slot.awaited = 0;
     if lock >= slot.lock_from && lock < slot.lock_to {
         slot.wait_ns += waited;

@@ -4,3 +4,4 @@ mod aio;
 mod lock;
 mod percpu_ref;
 mod uio;
+mod uio_ref;

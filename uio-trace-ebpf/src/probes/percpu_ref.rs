@@ -197,7 +197,13 @@ fn released(reference: u64) -> Result<(), ReadFault> {
 /// sends what that memory says. In the ring the answer has its place among the ref's events.
 #[raw_tracepoint]
 pub fn ref_look(ctx: RawTracePointContext) -> i32 {
-    let reference: u64 = ctx.arg(0);
+    send_look(ctx.arg(0));
+    0
+}
+
+/// Sends what the memory of a ref says.
+#[inline(always)]
+pub fn send_look(reference: u64) {
     let data = read_at(reference, setting!(ref_data)).unwrap_or(0);
     lifecycle(
         KIND_REF_LOOK,
@@ -209,5 +215,4 @@ pub fn ref_look(ctx: RawTracePointContext) -> i32 {
             count: read_at(data, setting!(data_count)).unwrap_or(0),
         },
     );
-    0
 }

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// Longest time between two readings of the kernel's histograms: their 32-bit counts must not wrap twice, and samples over
 /// time tell pauses of a load (model::whatif).
-const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_secs(2);
+const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Runs until a signal, `--duration`, or COUNT intervals.
 ///

@@ -4,7 +4,7 @@ use super::{device, filter::Filter, preflight};
 use crate::{
     config::TraceConfig,
     error::AppError,
-    event::{Event, EventKind, KernelPtr, UioPresence},
+    event::{Event, EventKind, KernelPtr, RefState, UioPresence, UioSeriesReading},
     ingest::{
         blockers, clock, counters,
         openers::Openers,
@@ -12,22 +12,28 @@ use crate::{
         series::SeriesReader,
         symbols::SymbolSource,
         sysfs::UioSysfs,
+        thread_times,
         waiters::{self, Scan},
     },
     kernel::{
         KernelFacts, Root, disks, namespaces,
-        offsets::LockKind,
+        offsets::{LockKind, UIO_DEVICE_MAX},
         privileges,
         stacks::{self, Glance},
     },
     model::{
+        limits::MAX_UIO_DEVICES,
         questions::Questions,
         snapshot::{Probe, ProbeState, UioLock},
     },
     probes::session::{Session, SessionConfig},
     say::say,
 };
-use std::{collections::HashSet, io::IsTerminal, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    io::IsTerminal,
+    time::Duration,
+};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use uio_trace_common::loss;
 
@@ -71,6 +77,10 @@ pub struct Tracer {
     root: Root,
     /// Release functions whose tracing was asked for.
     releases: HashSet<KernelPtr>,
+    /// Devices that were looked into.
+    looked_into: BTreeSet<KernelPtr>,
+    /// A look found a percpu_ref in one.
+    found_ref: bool,
     scan: Scan,
     /// Why kernel stacks cannot be read.
     stacks: Result<(), String>,
@@ -153,6 +163,8 @@ impl Tracer {
             rounds: 0,
             root: root.clone(),
             releases: HashSet::new(),
+            looked_into: BTreeSet::new(),
+            found_ref: false,
             // After attaching: what begins to wait from now on is seen by its events.
             scan: if stacks.is_ok() {
                 Scan::start(root.clone(), first_look)
@@ -259,6 +271,7 @@ impl Tracer {
 
     fn take(&mut self, batch: crate::ingest::ring::Batch, sink: &mut impl FnMut(Event)) {
         let (symbols, filter, releases) = (&mut self.symbols, &mut self.filter, &mut self.releases);
+        let (looked_into, found_ref) = (&self.looked_into, &mut self.found_ref);
         let traced = &mut self.session.releases;
         let root = &self.root;
         let counts = batch.decode(|mut event| {
@@ -266,7 +279,14 @@ impl Tracer {
                 file.disk = disks::name(root, &file.device);
             }
             symbols.before(&event, &mut *sink);
-            if let EventKind::RefKill { release, .. } = &event.kind
+            if let EventKind::RefLooked { reference, state, .. } = &event.kind
+                && *state != RefState::Gone
+                && let Some(idev) = looked_into.range(..*reference).next_back()
+                && reference.0 - idev.0 < UIO_DEVICE_MAX.into()
+            {
+                *found_ref = true;
+            }
+            if let EventKind::RefKill { release, .. } | EventKind::RefLooked { release, .. } = &event.kind
                 && !releases.contains(release)
                 && releases.len() < RELEASES_MAX
                 && let Some(symbol) = symbols.name(*release)
@@ -292,6 +312,7 @@ impl Tracer {
             self.tell(EventKind::Waiting(found));
         }
         if let Some(present) = changes.uio {
+            self.looked_into.clear();
             self.tell_presence(present);
         }
         if changes.probes {
@@ -328,6 +349,23 @@ impl Tracer {
         }
     }
 
+    /// Devices seen for the first time: do they have info_lock?
+    fn look_into_new(&mut self, readings: &[UioSeriesReading], sink: &mut impl FnMut(Event)) {
+        let mut looked = false;
+        for reading in readings {
+            if self.looked_into.len() < MAX_UIO_DEVICES && self.looked_into.insert(reading.idev) {
+                looked |= self.session.look_into(reading.idev);
+            }
+        }
+        if looked {
+            let answers = self.lifecycle.drain();
+            self.take(answers, sink);
+        }
+        if std::mem::take(&mut self.found_ref) && self.session.uio_has_ref() {
+            self.tell_presence(true);
+        }
+    }
+
     /// Everything that is there now: rings to their end, histograms, counters. Before a snapshot.
     ///
     /// # Errors
@@ -353,8 +391,13 @@ impl Tracer {
         // Counted into histograms: the series themselves say how many, so the hot path need not count twice.
         let aggregated = readings.iter().map(|reading| reading.count).sum();
         counts.insert(loss::name(loss::UIO_AGGREGATED).into(), aggregated);
+        self.look_into_new(&readings, &mut sink);
         self.tell(EventKind::UioReading(readings));
         let blockers = blockers::read(&self.session)?;
+        let times = thread_times::of_holders(&self.root, &blockers);
+        if !times.is_empty() {
+            self.tell(EventKind::ThreadTimes(times));
+        }
         self.tell(EventKind::UioBlockers(blockers));
         self.tell(EventKind::Counters(counts));
         self.tell(EventKind::Tick);

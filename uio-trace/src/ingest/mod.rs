@@ -10,4 +10,5 @@ pub mod ring;
 pub mod series;
 pub mod symbols;
 pub mod sysfs;
+pub mod thread_times;
 pub mod waiters;

@@ -71,6 +71,8 @@ struct Sum {
     contended: u64,
     driver_waits: u64,
     driver_wait_ns: u64,
+    spin_ns: u64,
+    refused: u64,
     errors: BTreeMap<u32, u64>,
     latency: HistogramSum,
     wait: HistogramSum,
@@ -174,6 +176,8 @@ impl SeriesReader {
         sum.contended += now.contended;
         sum.driver_waits += now.driver_waits;
         sum.driver_wait_ns += now.driver_wait_ns;
+        sum.spin_ns += now.spin_ns;
+        sum.refused += now.refused;
         for (code, total) in wide.errors {
             if total != 0 {
                 *sum.errors.entry(code).or_insert(0) += total;
@@ -195,6 +199,8 @@ fn reading(device: DeviceKey, op: UioOp, sum: Sum) -> UioSeriesReading {
         contended: sum.contended,
         driver_waits: sum.driver_waits,
         driver_wait_ns: sum.driver_wait_ns,
+        spin_ns: sum.spin_ns,
+        refused: sum.refused,
         errors: sum.errors,
         latency: sum.latency.reading(),
         wait: sum.wait.reading(),

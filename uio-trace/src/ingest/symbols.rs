@@ -1,7 +1,7 @@
 //! Names for the addresses in events, told to the model before the first event that uses them.
 
 use crate::{
-    event::{Event, EventKind, KernelPtr},
+    event::{Event, EventKind, KernelPtr, RefState},
     kernel::{
         Root,
         symbols::{Symbol, Symbols},
@@ -42,7 +42,8 @@ impl SymbolSource {
             EventKind::RefSwitched { release, .. } | EventKind::RefReleased { release, .. } => {
                 [Some(*release), None]
             }
-            // Of memory that may not be a ref any more: its pointers are named only as known ones.
+            // Memory that is no ref any more has no pointers to name.
+            EventKind::RefLooked { release, state, .. } if *state != RefState::Gone => [Some(*release), None],
             _ => return,
         };
         for address in addresses.into_iter().flatten() {

@@ -6,7 +6,7 @@ use uio_trace_common::offsets::{ABSENT, Settings, UioOffsets};
 /// Offset of `uio_device.dev` without module BTF: after `struct module *owner` (drivers/uio/uio.c, 5.10 to 7.2).
 const DEV_IN_UIO_DEVICE: u32 = 8;
 /// Largest kmalloc cache a `struct uio_device` is in without module BTF; the lock lies before it ends.
-const UIO_DEVICE_MAX: u32 = 2048;
+pub const UIO_DEVICE_MAX: u32 = 2048;
 
 /// Settings with everything this kernel's BTF tells; members it lacks are [`ABSENT`].
 pub fn settings(btf: Option<&Btf>, preempt_rt: bool) -> Settings {
@@ -64,6 +64,8 @@ pub struct UioLayout {
     pub offsets: UioOffsets,
     /// What the lock member is.
     pub lock: LockKind,
+    /// Offsets between which a percpu_ref in place of info_lock may lie; empty: there is none.
+    pub reference: (u32, u32),
 }
 
 /// What `struct uio_device` has for a lock.
@@ -101,20 +103,22 @@ pub fn uio_layout(vmlinux: Option<&Btf>, module: Option<&Btf>) -> Option<UioLayo
             armed: 0,
         },
         lock: LockKind::AssumedMutex,
+        reference: (DEV_IN_UIO_DEVICE + device_size, UIO_DEVICE_MAX),
     })
 }
 
 fn from_module(module: &Btf) -> Option<UioLayout> {
     let lock = module.offset_of("uio_device", "info_lock");
-    let (from, to, kind) = match lock {
+    let (from, to, kind, reference) = match lock {
         Some(at) => (
             at,
             at + module.member_size("uio_device", "info_lock")?.max(1),
             LockKind::Mutex,
+            (0, 0),
         ),
         None => {
-            module.offset_of("uio_device", "info_ref")?;
-            (0, 0, LockKind::PercpuRef)
+            let at = module.offset_of("uio_device", "info_ref")?;
+            (0, 0, LockKind::PercpuRef, (at, at + 8))
         }
     };
     Some(UioLayout {
@@ -127,5 +131,6 @@ fn from_module(module: &Btf) -> Option<UioLayout> {
             armed: 0,
         },
         lock: kind,
+        reference,
     })
 }

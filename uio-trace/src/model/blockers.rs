@@ -141,13 +141,15 @@ impl Blockers {
             .filter(|(key, _, _)| key.waiter_op == op)
         {
             behind.all = behind.all.saturating_add(waits.count);
+            behind.wait_ns = behind.wait_ns.saturating_add(waits.wait_ns);
             behind.same_cpu = behind.same_cpu.saturating_add(waits.same_cpu);
             if key.holder_op == Some(op) {
+                behind.own_wait_ns = behind.own_wait_ns.saturating_add(waits.wait_ns);
                 let thread = threads.entry((key.tgid, key.tid)).or_default();
                 *thread = thread.saturating_add(waits.count);
             }
         }
-        behind.threads = threads.into_values().collect();
+        behind.threads = threads.into_iter().collect();
         behind
     }
 

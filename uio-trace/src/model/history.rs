@@ -323,6 +323,8 @@ mod tests {
                 contended: 1,
                 driver_waits: 0,
                 driver_wait_ns: 0,
+                spin_ns: 0,
+                refused: 0,
                 errors: BTreeMap::new(),
                 latency: times(S),
                 wait: times(second * S / 4),

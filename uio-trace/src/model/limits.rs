@@ -1,6 +1,8 @@
 //! Bounds of the model: with these it stays below a few tens of MiB whatever the host does. What does not fit is
 //! counted by reason and shown with the losses.
 
+/// Threads whose CPU time is followed.
+pub const MAX_THREADS: usize = 1024;
 /// UIO series (device, generation, operation) kept: 1024 minors with all their operations.
 pub const MAX_UIO_SERIES: usize = 1024 * 10;
 /// UIO devices (minor, generation) kept.

@@ -20,7 +20,9 @@ pub mod percpu_ref;
 pub mod questions;
 pub mod slow;
 pub mod snapshot;
+pub mod threads;
 pub mod uio;
+pub mod unregister;
 pub mod waits;
 pub mod whatif;
 
@@ -69,7 +71,9 @@ pub struct Model {
     uio: uio::Uio,
     slow: slow::SlowOps,
     blockers: blockers::Blockers,
+    threads: threads::Threads,
     refs: percpu_ref::Refs,
+    courses: unregister::Courses,
     aio: aio::Aio,
     before: waits::BegunBefore,
     stacks: questions::Stacks,
@@ -146,6 +150,9 @@ impl Model {
                 confirm: _,
             } => {
                 let mut by = clean(by);
+                if !already_dead && self.refs.is_of_uio(release) {
+                    self.courses.killed(ts_ns, reference, &by);
+                }
                 let aio = self.aio.ref_killed(ts_ns, reference, already_atomic, &mut by);
                 let kill = percpu_ref::Kill {
                     ts_ns,
@@ -164,6 +171,7 @@ impl Model {
                 references,
             } => {
                 self.aio.ref_switched(ts_ns, reference, references);
+                self.courses.switched(ts_ns, reference, references);
                 self.refs.switched(ts_ns, reference, release, references);
             }
             EventKind::RefReleased {
@@ -171,6 +179,7 @@ impl Model {
                 release,
                 early,
             } => {
+                self.courses.released(ts_ns, reference);
                 self.refs.released(percpu_ref::Release {
                     ts_ns,
                     reference,
@@ -240,11 +249,12 @@ impl Model {
             }
             EventKind::UioUnregistered {
                 device,
-                by: _,
-                latency_ns: _,
-                wait_ns: _,
+                by,
+                latency_ns,
+                wait_ns,
             } => {
-                self.uio.unregistered(ts_ns, device);
+                let how = self.courses.unregistered(ts_ns, clean(by), latency_ns, wait_ns);
+                self.uio.unregistered(ts_ns, device, how);
             }
             EventKind::Symbol { addr, name, module } => {
                 if name == owners::UIO_INFO && module.as_deref() == Some("uio") {
@@ -255,6 +265,7 @@ impl Model {
             }
             EventKind::UioReading(readings) => self.uio.readings(readings),
             EventKind::UioBlockers(readings) => self.blockers.readings(readings),
+            EventKind::ThreadTimes(times) => self.threads.readings(ts_ns, times),
             EventKind::UioDevices(list) => self.uio.devices(ts_ns, list),
             EventKind::UioOpen(open) => self.uio.open(ts_ns, open),
             EventKind::UioPresence(presence) => self.uio.presence(ts_ns, presence),
@@ -328,6 +339,7 @@ impl Model {
         self.uio.begin_interval();
         self.slow.begin_interval();
         self.blockers.begin_interval();
+        self.threads.begin_interval();
         self.refs.begin_interval();
         self.aio.begin_interval();
         self.counters.begin_interval();
@@ -365,6 +377,7 @@ impl Model {
             start_ns,
             duration_ns: duration_ns.max(1),
             wait_measured: self.wait_measured(),
+            spin_measured: self.attached(snapshot::CONTENTION_HOOK),
         };
         let (aio_drains, aio_drains_omitted) = self.aio.finished(in_interval);
         let mut in_progress = self.in_progress();
@@ -376,7 +389,9 @@ impl Model {
                 duration_ns,
             },
             uio_present: self.uio.present(),
-            uio_devices: self.uio.snapshot(view, &self.blockers, &self.history.history()),
+            uio_devices: self
+                .uio
+                .snapshot(view, &self.blockers, &self.threads, &self.history.history()),
             ref_owners: self.refs.snapshot(in_interval, self.now_ns),
             grace_period_ns: self.refs.grace_periods(in_interval),
             aio_drains,
@@ -496,6 +511,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::UioRegistered { .. }
         | EventKind::UioUnregistered { .. } => true,
         EventKind::Symbol { .. }
+        | EventKind::ThreadTimes(_)
         | EventKind::UioReading(_)
         | EventKind::UioBlockers(_)
         | EventKind::UioDevices(_)

@@ -125,6 +125,9 @@ pub struct UioDevice {
     pub open: Option<OpenDevice>,
     /// Unregistered since (CLOCK_MONOTONIC); `None`: there.
     pub gone_ns: Option<u64>,
+    /// How its unregistration went; `None`: there was none, or its end was not seen.
+    #[serde(default)]
+    pub unregister: Option<Unregister>,
     /// What serialises it.
     pub lock: UioLock,
     /// Time info_lock was held (sum of hold of all operations but read) per time of the interval, 0..1; `None`: not known.
@@ -144,6 +147,40 @@ pub struct UioDevice {
     /// What would be gained without info_lock.
     #[serde(default)]
     pub what_if: WhatIf,
+}
+
+/// How `uio_unregister_device` went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unregister {
+    /// Its return (CLOCK_MONOTONIC).
+    pub at_ns: u64,
+    /// Name of the task.
+    pub comm: String,
+    /// Its process.
+    pub tgid: u32,
+    /// The task.
+    pub tid: u32,
+    /// Entry to return.
+    pub latency_ns: u64,
+    /// Wait for info_lock.
+    pub wait_ns: u64,
+    /// Course of the device's percpu_ref; `None`: it has none, or its kill was not seen.
+    pub course: Option<RefCourse>,
+}
+
+/// The parts of an unregistration that kills a percpu_ref. What was not seen is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefCourse {
+    /// Entry to the kill.
+    pub before_ns: u64,
+    /// Kill to its confirmation.
+    pub grace_period_ns: Option<u64>,
+    /// References that operations still held then.
+    pub references: Option<u64>,
+    /// Confirmation to the last put.
+    pub drain_ns: Option<u64>,
+    /// Last put to the return.
+    pub rest_ns: Option<u64>,
 }
 
 /// What kind of answer a [`WhatIf`] is.
@@ -279,6 +316,12 @@ pub struct UioOpFigures {
     pub wait_ns: Option<Histogram>,
     /// info_lock held; `None` for read (it sleeps outside the lock).
     pub hold_ns: Option<Histogram>,
+    /// Of the waits for info_lock, time spent spinning on a CPU; `None`: not known on this kernel.
+    #[serde(default)]
+    pub spin_ns: Option<u64>,
+    /// Of the failures, those of operations that began after the device's unregistration had begun.
+    #[serde(default)]
+    pub refused: u64,
 }
 
 /// Record `ref_owner`: all percpu_refs with one release function.
@@ -611,6 +654,9 @@ pub struct Probe {
 
 /// Where the end of a hold is seen; of the subject `lock` the only hook that sees no waits.
 pub const LOCK_RELEASE_HOOK: &str = "mutex release";
+
+/// The hook that sees waits for locks, and which of them spin.
+pub const CONTENTION_HOOK: &str = "contention_begin/end";
 
 /// Is this a probe for waits for a lock?
 pub fn sees_waits(probe: &Probe) -> bool {

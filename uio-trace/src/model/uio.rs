@@ -3,7 +3,10 @@
 use super::blockers::Blockers;
 use super::history::{History, LockTotals};
 use super::limits::{MAX_COUNT, MAX_UIO_DEVICES, MAX_UIO_SERIES, SHOWN_OPENERS};
-use super::snapshot::{Backstore, Histogram, OpenDevice, OpenProcess, UioDevice, UioLock, UioOpFigures};
+use super::snapshot::{
+    Backstore, Histogram, OpenDevice, OpenProcess, UioDevice, UioLock, UioOpFigures, Unregister,
+};
+use super::threads::Threads;
 use super::whatif::{self, Behind};
 use super::{errno, histogram};
 use crate::event::{
@@ -33,6 +36,7 @@ struct Device {
     /// Who has it open, and when that was looked up.
     open: Option<(MonotonicNs, OpenDevice)>,
     gone_ns: Option<MonotonicNs>,
+    unregister: Option<Unregister>,
     /// First sign of this generation.
     since_ns: MonotonicNs,
 }
@@ -94,6 +98,8 @@ pub struct View {
     pub duration_ns: u64,
     /// Waits for info_lock are measured (and with them hold, which is what they are subtracted from).
     pub wait_measured: bool,
+    /// Of them, which part is spinning is known.
+    pub spin_measured: bool,
     /// CPUs online; `None`: not known.
     pub cpus: Option<u32>,
     /// Share of the operations that is not in the sums.
@@ -267,12 +273,13 @@ impl Uio {
     }
 
     /// A generation ended.
-    pub fn unregistered(&mut self, ts_ns: MonotonicNs, key: DeviceKey) {
+    pub fn unregistered(&mut self, ts_ns: MonotonicNs, key: DeviceKey, unregister: Unregister) {
         if self.device(key, ts_ns)
             && let Some(device) = self.devices.get_mut(&key)
         {
             // What sysfs told about its disappearance is only when it was looked at.
             device.gone_ns = Some(device.gone_ns.map_or(ts_ns, |gone| gone.min(ts_ns)));
+            device.unregister = Some(unregister);
         }
     }
 
@@ -326,10 +333,16 @@ impl Uio {
     }
 
     /// Records `uio_device`: those that exist, were there in the stretch, or had operations in it.
-    pub fn snapshot(&self, view: View, blockers: &Blockers, history: &History) -> Vec<UioDevice> {
+    pub fn snapshot(
+        &self,
+        view: View,
+        blockers: &Blockers,
+        threads: &Threads,
+        history: &History,
+    ) -> Vec<UioDevice> {
         let mut rows = Vec::new();
         for (key, device) in &self.devices {
-            let row = self.row(*key, device, view, blockers, history);
+            let row = self.row(*key, device, view, blockers, threads, history);
             let there = device.gone_ns.is_none_or(|gone| gone >= view.start_ns);
             if there || !row.ops.is_empty() {
                 rows.push(row);
@@ -344,6 +357,7 @@ impl Uio {
         device: &Device,
         view: View,
         blockers: &Blockers,
+        threads: &Threads,
         history: &History,
     ) -> UioDevice {
         let (mut hold_sum, mut wait_sum, mut driver_wait_ns, mut driver_waits) = (0u64, 0u64, 0u64, 0u64);
@@ -363,6 +377,7 @@ impl Uio {
         }
         let per_time = |ns: u64| ns as f64 / view.duration_ns as f64;
         let main = whatif::main_op(&ops).and_then(|op| UioOp::ALL.into_iter().find(|o| o.name() == op.op));
+        let behind = main.map_or_else(Behind::default, |op| blockers.behind(view.interval, key, op));
         let what_if = whatif::project(&whatif::Figures {
             duration_ns: view.duration_ns,
             busy_share: history.busy_share(key, view.start_ns),
@@ -371,7 +386,8 @@ impl Uio {
             wait_measured: view.wait_measured,
             ops: &ops,
             driver_wait_ns,
-            behind: main.map_or_else(Behind::default, |op| blockers.behind(view.interval, key, op)),
+            cpu_use: threads.of(view.interval, behind.main_threads()),
+            behind,
             lost_share: view.lost_share,
         });
         UioDevice {
@@ -385,6 +401,7 @@ impl Uio {
             backstore: device.name.as_deref().and_then(Backstore::of),
             open: device.opened(),
             gone_ns: device.gone_ns,
+            unregister: device.unregister.clone(),
             lock: self.lock,
             // Above 1 only by what lies between entry and lock: an uncontended hold is counted from the entry. Without a
             // lock operations overlap and the sum says nothing.
@@ -453,6 +470,10 @@ impl Series {
                 latency_ns: distribution(|r| &r.latency),
                 wait_ns: view.wait_measured.then(|| distribution(|r| &r.wait)),
                 hold_ns: holds.then(|| distribution(|r| &r.hold)),
+                spin_ns: view
+                    .spin_measured
+                    .then(|| since(now.spin_ns, base.map(|b| b.spin_ns))),
+                refused: since(now.refused, base.map(|b| b.refused)),
             },
             driver_wait_ns: since(now.driver_wait_ns, base.map(|b| b.driver_wait_ns)),
             driver_waits: since(now.driver_waits, base.map(|b| b.driver_waits)),

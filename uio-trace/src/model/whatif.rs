@@ -6,6 +6,7 @@
 //! docs/uio-verdict.md derives the bounds and says when they are refused. Plain functions over figures: no clock, no state.
 
 use super::snapshot::{UioLock, UioOpFigures, WhatIf, WhatIfVerdict};
+use super::threads::{CpuUse, ThreadId};
 use crate::format::{duration, percent, plural};
 
 /// Operations below which nothing is projected.
@@ -19,13 +20,15 @@ const MIN_LATENCIES: f64 = 10.0;
 pub const MAX_LOST_SHARE: f64 = 0.01;
 /// Share of waits that began on the holder's CPU from which the threads are taken to share one CPU.
 pub const ONE_CPU_SHARE: f64 = 0.8;
+/// Threads that use so much of one CPU (and no more than its inverse) fill it.
+pub const ONE_CPU_BUSY: f64 = 0.8;
 /// From this share on some of the threads share CPUs, however many there are.
 const SHARED_CPUS_SHARE: f64 = 0.25;
 /// Time waiting for the driver's locks per time in operations outside of info_lock's wait from which they are the next limit.
 pub const DRIVER_LOCK_SHARE: f64 = 0.1;
 /// Share of the waiting that one kind of operation must have, and share of its waits that must be behind its own kind.
 const MAIN_OP_SHARE: f64 = 0.8;
-/// Share of the waits whose holder must be known, to count threads.
+/// Share of the time waited whose holder must be known, to count threads.
 const KNOWN_HOLDERS_SHARE: f64 = 0.5;
 /// Share of a kind's holds that are four times shorter or longer than the median from which its calls are not alike.
 const UNLIKE_SHARE: f64 = 0.2;
@@ -38,6 +41,9 @@ const LOW_MARGIN: f64 = 0.82;
 const HIGH_MARGIN: f64 = 1.22;
 /// The same for a gain without any time outside of operations, which can hardly be exceeded.
 const CEILING_MARGIN: f64 = 1.1;
+/// The same where the CPU time that threads use is known: the bounds already leave out what is not.
+const CPU_LOW_MARGIN: f64 = 0.9;
+const CPU_HIGH_MARGIN: f64 = 1.1;
 /// A wider range than this is not called a projection.
 pub const MAX_WIDTH: f64 = 1.5;
 /// A gain below this is none.
@@ -60,17 +66,40 @@ pub struct Figures<'a> {
     pub ops: &'a [UioOpFigures],
     /// Waits for other locks inside operations, sum, ns.
     pub driver_wait_ns: u64,
+    /// CPUs that the threads of [`Behind::main_threads`] use; `None`: not known.
+    pub cpu_use: Option<CpuUse>,
     /// Waits of the kind of operation that waits most, by what held the lock when they began.
     pub behind: Behind,
     /// Share of the operations that is not in the sums, 0..1.
     pub lost_share: f64,
 }
 
+impl Behind {
+    /// Waits behind the same kind of operation.
+    fn own(&self) -> u64 {
+        self.threads.iter().map(|(_, waits)| waits).sum()
+    }
+
+    /// Threads that take part: the others come by now and then.
+    pub fn main_threads(&self) -> impl Iterator<Item = ThreadId> + '_ {
+        let own = self.own();
+        self.threads
+            .iter()
+            .filter(move |(_, waits)| share(*waits, own) >= GUEST_SHARE)
+            .map(|(id, _)| *id)
+    }
+}
+
 /// Waits of one kind of operation by holder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Behind {
     /// Behind each thread that held the lock in the same kind of operation.
-    pub threads: Vec<u64>,
+    pub threads: Vec<(ThreadId, u64)>,
+    /// Time waited behind them, ns.
+    pub own_wait_ns: u64,
+    /// Time waited behind all holders that are known, ns. A wait whose holder is not known mostly found the lock free: the
+    /// kernel counts a thread as contended when it finds others waiting, too.
+    pub wait_ns: u64,
     /// Behind all holders.
     pub all: u64,
     /// Of `all`: begun on the CPU the holder was on.
@@ -195,13 +224,17 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
         let text = "no projection: a lock of the driver would serialise instead";
         return refused("driver_lock", text.into());
     }
-    if f.cpus == Some(1) {
+    if f.cpus == Some(1) && f.cpu_use.is_none() {
         let text = "there is one CPU: without info_lock the threads would still share it, and whether holders sleep is \
                     not known";
         return refused("one_cpu", text.into());
     }
     let same = share(f.behind.same_cpu, f.behind.all);
-    if same >= ONE_CPU_SHARE {
+    // Where their CPU time is known, it says whether they fill that CPU.
+    if same >= ONE_CPU_SHARE
+        && f.cpu_use
+            .is_none_or(|used| (ONE_CPU_BUSY..=1.0 / ONE_CPU_BUSY).contains(&used.busy))
+    {
         let text = format!(
             "{} of the waits began on the CPU the holder was on: without info_lock the threads would still share that CPU",
             percent(same),
@@ -214,11 +247,11 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
             "no projection: several kinds of operations wait, no single factor describes them".into(),
         );
     }
-    let own = f.behind.threads.iter().sum();
-    if f.behind.all > 0 && share(own, f.behind.all) < MAIN_OP_SHARE {
+    let own = share(f.behind.own_wait_ns, f.behind.wait_ns);
+    if f.behind.wait_ns > 0 && own < MAIN_OP_SHARE {
         let text = format!(
-            "no projection: {} of the waits of {} are behind other kinds of operations",
-            percent(1.0 - share(own, f.behind.all)),
+            "no projection: {} of the waiting of {} is behind other kinds of operations",
+            percent(1.0 - own),
             main.op,
         );
         return refused("other_ops", text);
@@ -275,6 +308,47 @@ fn weighed(parts: &[f64], in_ops: f64, waiting: f64) -> f64 {
     gained + (1.0 - capped().sum::<f64>()).max(0.0)
 }
 
+/// CPUs that do the threads' work, least and most: what they use less what spins for the lock.
+///
+/// Where spinning is not measured: waiters spin while the lock's holder is on a CPU, at most one on each other CPU; so of the
+/// CPUs in use U at least U / M work, and at least what is left when all that wait spin.
+fn work(cpu_use: CpuUse, threads: f64, waiting: f64, spinning: Option<f64>, cpus: f64) -> (f64, f64) {
+    let most = cpu_use.busy.min(threads - waiting).max(f64::MIN_POSITIVE);
+    let least = (cpu_use.busy - spinning.unwrap_or(waiting)).max(cpu_use.busy / cpus);
+    match spinning {
+        Some(_) => (least.min(most), least.min(most)),
+        None => (least.min(most), most),
+    }
+}
+
+/// Bounds of the gain when threads share CPUs (at least `few`, at most `many`), from the CPU time they use.
+///
+/// Without the lock at most CPUs / work times as much is done (utilization law). What of a thread's time is neither waiting
+/// for the lock nor work is a delay that no CPU shortens, or waiting for a CPU. Low: threads queue for the few CPUs as in a
+/// closed network with random service times (mean value analysis; several CPUs as a fast one and a delay, after Seidmann).
+/// High: nobody queues.
+fn on_cpus(loop_: &Loop, (few, many): (f64, f64), (least, most): (f64, f64), runqueue: f64) -> (f64, f64) {
+    let outside = (loop_.threads - loop_.waiting).max(f64::MIN_POSITIVE);
+    let queued = runqueue.min(outside - most);
+    let free = loop_.gain * outside / (outside - queued).max(f64::MIN_POSITIVE);
+    let high = free.min(many / least);
+    let (station, delay) = (most / few, outside - most + most * (few - 1.0) / few);
+    let (mut in_queue, mut low) = (0.0, 1.0);
+    for n in 1..=loop_.threads.round().clamp(1.0, 4096.0) as u32 {
+        let there = station * (1.0 + in_queue);
+        low = f64::from(n) / (there + delay);
+        in_queue = low * there;
+    }
+    (low.min(high), high)
+}
+
+/// Threads of a closed loop, how many of them wait for the lock, and the gain without waits when nothing else is short.
+struct Loop {
+    threads: f64,
+    waiting: f64,
+    gain: f64,
+}
+
 fn with_margin(gain: f64, margin: f64) -> f64 {
     1.0 + (gain - 1.0).max(0.0) * margin
 }
@@ -295,17 +369,39 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
     let (in_ops, waiting) = (per_time(op.latency_ns.sum), per_time(wait));
     let ceiling = with_margin(most(op.latency_ns.sum, wait), CEILING_MARGIN);
 
-    let own: u64 = f.behind.threads.iter().sum();
-    let counted = own > 0 && share(f.behind.all, op.contended) >= KNOWN_HOLDERS_SHARE;
-    let parts: Vec<f64> = f.behind.threads.iter().map(|n| share(*n, own)).collect();
+    let own = f.behind.own();
+    let counted = own > 0 && share(f.behind.wait_ns, wait) >= KNOWN_HOLDERS_SHARE;
+    let parts: Vec<f64> = f.behind.threads.iter().map(|(_, n)| share(*n, own)).collect();
     // At least as many as were inside at a time; the ends of the time are not exact.
     let threads =
         (parts.iter().filter(|part| **part >= GUEST_SHARE).count() as f64).max((in_ops * 0.95).ceil());
     let gain = weighed(&parts, in_ops, waiting);
+    let shared = share(f.behind.same_cpu, f.behind.all) >= SHARED_CPUS_SHARE;
     let (low, high, wide) = match f.cpus.map(f64::from) {
         _ if !counted => (1.0, ceiling, Wide::Threads),
         None => (1.0, ceiling, Wide::Cpus),
-        _ if share(f.behind.same_cpu, f.behind.all) >= SHARED_CPUS_SHARE => (1.0, ceiling, Wide::SharedCpus),
+        Some(cpus)
+            if let Some(cpu_use) = f.cpu_use
+                && (shared || threads > cpus) =>
+        {
+            let closed = Loop {
+                threads,
+                waiting,
+                gain,
+            };
+            let work = work(cpu_use, threads, waiting, op.spin_ns.map(per_time), cpus);
+            // Waits that begin on the holder's CPU: perhaps the threads have only that one.
+            let few = if shared { 1.0 } else { cpus };
+            let (low, high) = on_cpus(&closed, (few, cpus), work, cpu_use.runqueue);
+            let wide = match op.spin_ns {
+                _ if shared => Wide::SharedCpus,
+                Some(_) => Wide::Queueing,
+                None => Wide::Spinning,
+            };
+            let high = with_margin(high, CPU_HIGH_MARGIN).min(ceiling);
+            (with_margin(low, CPU_LOW_MARGIN), high, wide)
+        }
+        _ if shared => (1.0, ceiling, Wide::SharedCpus),
         // Every thread can have a CPU of its own.
         Some(cpus) if threads <= cpus => {
             let high = match f.busy_share {
@@ -365,6 +461,10 @@ enum Wide {
     Cpus,
     /// Threads that share CPUs.
     SharedCpus,
+    /// How much of the CPU time is spinning for the lock.
+    Spinning,
+    /// How long threads would wait for the CPUs.
+    Queueing,
     /// Whether the lock's holder uses its CPU, with fewer CPUs than threads.
     OnCpu { cpus: f64 },
 }
@@ -372,6 +472,14 @@ enum Wide {
 impl Wide {
     fn words(&self, threads: u64) -> (&'static str, String) {
         match self {
+            Wide::Spinning => (
+                "spinning_unknown",
+                "how much of the threads' CPU time is spinning for the lock, and how much is work, is not known".to_owned(),
+            ),
+            Wide::Queueing => (
+                "queueing_unknown",
+                "how long the threads would wait for each other's CPUs is not known".to_owned(),
+            ),
             Wide::Threads => (
                 "threads_unknown",
                 "who held the lock is not known of enough waits to tell how many threads take part"

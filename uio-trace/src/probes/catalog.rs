@@ -1,6 +1,8 @@
 //! Every hook: the kernel function, the programs and ways that can serve it in order of preference, and what is missing
 //! on the screen without it. Adding a probe starts here (CONTRIBUTING.md).
 
+use crate::model::snapshot::CONTENTION_HOOK;
+
 /// What a hook is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
@@ -352,7 +354,7 @@ pub const CATALOG: &[Hook] = &[
     ),
     Hook {
         subject: Subject::Lock,
-        name: "contention_begin/end",
+        name: CONTENTION_HOOK,
         ways: &[&[
             at(TpBtf, "lock_contention_end", "contention_end"),
             at(TpBtf, "lock_contention_begin", "contention_begin"),

@@ -10,3 +10,4 @@ pub mod plan;
 pub mod releases;
 pub mod session;
 pub mod tracefs;
+pub mod uio_ref;

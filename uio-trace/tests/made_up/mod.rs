@@ -76,6 +76,8 @@ impl Live for MadeUp {
             contended: self.readings * 1000,
             driver_waits: 0,
             driver_wait_ns: 0,
+            spin_ns: 0,
+            refused: 0,
             errors: BTreeMap::new(),
             latency: histogram(),
             wait: histogram(),

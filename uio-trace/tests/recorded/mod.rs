@@ -186,10 +186,18 @@ pub fn events() -> Vec<Event> {
             contended: 1,
             driver_waits: 1,
             driver_wait_ns: 9,
+            spin_ns: 0,
+            refused: 0,
             errors: BTreeMap::from([(5, 1), (1 << 16, 2)]),
             latency: histogram(),
             wait: histogram(),
             hold: HistogramReading::default(),
+        }]),
+        EventKind::ThreadTimes(vec![ThreadTime {
+            tgid: 20,
+            tid: 21,
+            cpu_ns: 5_000_000,
+            runqueue_ns: 1_000_000,
         }]),
         EventKind::UioBlockers(vec![UioBlockerReading {
             device,

@@ -444,6 +444,8 @@ fn reading(line: &Line) -> UioSeriesReading {
         contended: line.number("contended", 0),
         driver_waits: line.number("driver_waits", 0),
         driver_wait_ns: line.ns("driver_wait"),
+        spin_ns: 0,
+        refused: 0,
         errors: errors
             .map(|p| {
                 let (code, n) = p.split_once('*').expect("errno*count");

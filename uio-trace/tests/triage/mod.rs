@@ -117,6 +117,8 @@ fn writes(minor: u32, hold_ns: u64, slow_from: u64, numbers: &mut Numbers) -> Ve
             contended,
             driver_waits: 0,
             driver_wait_ns: 0,
+            spin_ns: 0,
+            refused: 0,
             errors: BTreeMap::new(),
             latency: latency.reading(),
             wait: wait.reading(),

@@ -129,6 +129,8 @@ fn op(op: &str, count: u64, contended: u64, latency: u64, wait: u64, hold: Optio
             histogram(contended, wait)
         }),
         hold_ns: hold.map(|hold| histogram(count, hold)),
+        spin_ns: None,
+        refused: 0,
     }
 }
 
@@ -171,6 +173,7 @@ pub fn devices() -> Vec<UioDevice> {
                 complete: true,
             }),
             gone_ns: None,
+            unregister: None,
             lock: UioLock::Mutex,
             utilization: Some(0.972),
             mean_waiters: 2.94,
@@ -221,6 +224,7 @@ pub fn devices() -> Vec<UioDevice> {
             backstore: None,
             open: None,
             gone_ns: None,
+            unregister: None,
             lock: UioLock::Mutex,
             utilization: Some(0.0004),
             mean_waiters: 0.0,
@@ -246,6 +250,7 @@ pub fn devices() -> Vec<UioDevice> {
             backstore: None,
             open: None,
             gone_ns: Some(STARTED_NS + S),
+            unregister: None,
             lock: UioLock::Unknown,
             utilization: None,
             mean_waiters: 0.0,

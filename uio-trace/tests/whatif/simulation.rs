@@ -36,6 +36,8 @@ pub struct Run {
     pub wait: Vec<u64>,
     pub hold: Vec<u64>,
     pub behind: BTreeMap<usize, Waits>,
+    /// Of each thread: time on a CPU, and time it could run and waited for one.
+    pub cpu: Vec<(u64, u64)>,
 }
 
 const TURN_NS: u64 = 3_000_000;
@@ -57,6 +59,7 @@ struct Thread {
     turn_left: u64,
     entered: u64,
     acquired: u64,
+    ready_since: u64,
     /// Since when and behind whom it waits.
     waits: Option<(u64, usize)>,
 }
@@ -86,6 +89,7 @@ pub fn run(work: &Work, locked: bool) -> Run {
         turn_left: TURN_NS,
         entered: 0,
         acquired: 0,
+        ready_since: 0,
         waits: None,
     });
     let mut simulation = Simulation {
@@ -99,7 +103,10 @@ pub fn run(work: &Work, locked: bool) -> Run {
         owner: None,
         queue: VecDeque::new(),
         events: BinaryHeap::new(),
-        run: Run::default(),
+        run: Run {
+            cpu: vec![(0, 0); work.threads],
+            ..Run::default()
+        },
     };
     simulation.dispatch();
     while let Some(Reverse((at, thread, awake))) = simulation.events.pop() {
@@ -136,6 +143,7 @@ impl Simulation {
                 return;
             };
             self.ready.pop_front();
+            self.run.cpu[thread].1 += self.now - self.threads[thread].ready_since;
             self.running[cpu] = Some(thread);
             self.threads[thread].cpu = cpu;
             self.threads[thread].turn_left = TURN_NS;
@@ -153,9 +161,15 @@ impl Simulation {
     fn compute(&mut self, thread: usize) {
         let t = &mut self.threads[thread];
         let stretch = t.left.min(t.turn_left);
+        self.run.cpu[thread].0 += stretch;
         t.left -= stretch;
         t.turn_left -= stretch;
         self.events.push(Reverse((self.now + stretch, thread, false)));
+    }
+
+    fn make_ready(&mut self, thread: usize) {
+        self.threads[thread].ready_since = self.now;
+        self.ready.push_back(thread);
     }
 
     fn off_cpu(&mut self, thread: usize) {
@@ -180,7 +194,7 @@ impl Simulation {
         if awake {
             // Needs a CPU to unlock.
             self.threads[thread].left = 1;
-            self.ready.push_back(thread);
+            self.make_ready(thread);
             return;
         }
         let t = &mut self.threads[thread];
@@ -189,7 +203,7 @@ impl Simulation {
             if !self.ready.is_empty() {
                 t.left = t.left.max(1);
                 self.off_cpu(thread);
-                self.ready.push_back(thread);
+                self.make_ready(thread);
                 return;
             }
         }
@@ -226,7 +240,9 @@ impl Simulation {
             Step::Hold => {
                 self.run.hold.push(now - self.threads[thread].acquired);
                 self.owner = self.queue.pop_front();
-                self.ready.extend(self.owner);
+                if let Some(next) = self.owner {
+                    self.make_ready(next);
+                }
                 self.threads[thread].step = Step::Leave;
                 self.threads[thread].left = self.about(self.work.entry_ns);
                 self.compute(thread);

@@ -23,6 +23,8 @@ pub struct KernelSpec {
     /// Package names are `linux-image-` + prefix + a version + suffix.
     prefix: &'static str,
     suffix: &'static str,
+    /// Version in the name of the source package that `uio` is converted from.
+    pub source: Option<&'static str>,
     /// Which tests run there.
     pub set: TestSet,
 }
@@ -43,6 +45,7 @@ pub const KERNELS: [KernelSpec; 5] = [
         suite: None,
         prefix: "6.12.",
         suffix: "-amd64",
+        source: Some("6.12"),
         set: TestSet::Full,
     },
     KernelSpec {
@@ -50,6 +53,7 @@ pub const KERNELS: [KernelSpec; 5] = [
         suite: None,
         prefix: "6.1.0-",
         suffix: "-amd64",
+        source: Some("6.1"),
         set: TestSet::Full,
     },
     KernelSpec {
@@ -57,6 +61,7 @@ pub const KERNELS: [KernelSpec; 5] = [
         suite: None,
         prefix: "6.12.",
         suffix: "-rt-amd64",
+        source: None,
         set: TestSet::Smoke,
     },
     KernelSpec {
@@ -64,6 +69,7 @@ pub const KERNELS: [KernelSpec; 5] = [
         suite: Some("bullseye"),
         prefix: "5.10.0-",
         suffix: "-amd64",
+        source: None,
         set: TestSet::Smoke,
     },
     KernelSpec {
@@ -71,6 +77,7 @@ pub const KERNELS: [KernelSpec; 5] = [
         suite: Some("sid"),
         prefix: "",
         suffix: "-amd64",
+        source: None,
         set: TestSet::Smoke,
     },
 ];

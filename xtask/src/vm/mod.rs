@@ -1,6 +1,7 @@
 //! `cargo xtask vm`: boots a guest with a Debian kernel and runs a command in it. The other verbs that need a
 //! guest use the same parts: kernels -> modules -> initramfs -> qemu -> verdict.
 
+mod converted_uio;
 mod cpio;
 pub mod initramfs;
 pub mod kernels;

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use super::converted_uio;
 use super::kernels::Kernel;
 use crate::apt::{self, Apt};
 use crate::paths;
@@ -14,6 +15,8 @@ use crate::process::{capture, progress, run_quiet};
 const SOURCES: [&str; 3] = ["uio_testbed.c", "ref_testbed.c", "Kbuild"];
 /// What they are built into.
 const MODULES: [&str; 2] = ["uio_testbed.ko", "ref_testbed.ko"];
+/// `uio` with a percpu_ref in place of info_lock, with type information and without.
+const CONVERTED: [&str; 2] = ["uio_converted.ko", "uio_converted_plain.ko"];
 
 /// The built modules for this kernel; from the cache when neither kernel nor source changed.
 pub fn provide(cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>> {
@@ -23,10 +26,21 @@ pub fn provide(cache: &Path, kernel: &Kernel) -> Result<Vec<PathBuf>> {
         let path = source.join(name);
         hash.update(std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
     }
+    // What edits the kernel's source is part of the source.
+    hash.update(include_bytes!("converted_uio.rs"));
     let hash = hash.finalize();
     let mark: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let place = cache.join("testbed").join(format!("{}_{mark}", kernel.release));
-    let modules: Vec<PathBuf> = MODULES.iter().map(|name| place.join(name)).collect();
+    let converted = if kernel.spec.source.is_some() {
+        &CONVERTED[..]
+    } else {
+        &[]
+    };
+    let modules: Vec<PathBuf> = MODULES
+        .iter()
+        .chain(converted)
+        .map(|name| place.join(name))
+        .collect();
     if !modules.iter().all(|module| module.exists()) {
         build(cache, kernel, &source, &place)
             .with_context(|| format!("cannot build the testbed modules for {}", kernel.release))?;
@@ -54,19 +68,40 @@ fn build(cache: &Path, kernel: &Kernel, source: &Path, place: &Path) -> Result<(
     for name in SOURCES {
         std::fs::copy(source.join(name), work.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }
-    let mut make = Command::new("make");
-    make.arg("-C").arg(&tree).arg(format!("M={}", work.display()));
-    // The package asks for the compiler that built the kernel; this system's own is what is installed.
-    make.args(["CC=gcc", "modules"]);
-    run_quiet(&mut make)?;
+    make(&tree, &work)?;
     for name in MODULES {
-        std::fs::copy(work.join(name), staging.join(name))
-            .with_context(|| format!("the build left no {name}"))?;
+        copy(&work.join(name), &staging.join(name))?;
+    }
+    if let Some(version) = kernel.spec.source {
+        let work = work.join("converted");
+        std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+        converted_uio::write_source(cache, kernel.spec, version, &work)?;
+        make(&tree, &work)?;
+        let [typed, plain] = CONVERTED.map(|name| staging.join(name));
+        copy(&work.join("uio.ko"), &typed)?;
+        let mut strip = Command::new("objcopy");
+        strip.args(["--remove-section", ".BTF"]).arg(&typed).arg(&plain);
+        run_quiet(&mut strip)?;
     }
     for folder in [root, work] {
         std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     paths::install(&staging, place)
+}
+
+/// Builds the modules of a folder with a Kbuild.
+fn make(tree: &Path, work: &Path) -> Result<()> {
+    let mut make = Command::new("make");
+    make.arg("-C").arg(tree).arg(format!("M={}", work.display()));
+    // The package asks for the compiler that built the kernel; this system's own is what is installed.
+    make.args(["CC=gcc", "modules"]);
+    run_quiet(&mut make)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::copy(from, to)
+        .map(drop)
+        .with_context(|| format!("the build left no {}", from.display()))
 }
 
 /// The common headers and the build tools a headers package depends on.

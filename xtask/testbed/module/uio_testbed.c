@@ -15,6 +15,7 @@
  *   arrival_ns  nanoseconds from the writer's own stamp to irqcontrol: what the write took to get the lock. The stamp is
  *               the written value: the low 32 bits of CLOCK_MONOTONIC just before the call (0 and 1 are no stamp)
  *   reset       write anything: zero the counts
+ *   registered  0: unregister the device, 1: register it (again); the time that took is in register_ns
  * and in /sys/kernel/debug/uio_testbed/N the last calls' times as an array of u32 nanoseconds, in call order.
  */
 #include <linux/debugfs.h>
@@ -22,6 +23,7 @@
 #include <linux/device.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/uio_driver.h>
 #include <linux/vmalloc.h>
@@ -48,6 +50,9 @@ struct testbed_device {
 	atomic64_t held_ns;
 	atomic64_t arrival_ns;
 	u32 *samples;
+	struct mutex registering;
+	bool registered;
+	u64 register_ns;
 	struct debugfs_blob_wrapper blob;
 };
 
@@ -162,20 +167,62 @@ static ssize_t reset_store(struct device *dev, struct device_attribute *attr, co
 }
 static DEVICE_ATTR_WO(reset);
 
+static ssize_t registered_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct testbed_device *testbed = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%d\n", READ_ONCE(testbed->registered));
+}
+
+static ssize_t registered_store(struct device *dev, struct device_attribute *attr, const char *buf,
+				size_t count)
+{
+	struct testbed_device *testbed = dev_get_drvdata(dev);
+	bool wanted;
+	u64 start;
+	int error = kstrtobool(buf, &wanted);
+
+	if (error)
+		return error;
+	mutex_lock(&testbed->registering);
+	start = ktime_get_ns();
+	if (wanted && !testbed->registered) {
+		error = uio_register_device(testbed->parent, &testbed->info);
+		testbed->registered = !error;
+	} else if (!wanted && testbed->registered) {
+		uio_unregister_device(&testbed->info);
+		testbed->registered = false;
+	}
+	testbed->register_ns = ktime_get_ns() - start;
+	mutex_unlock(&testbed->registering);
+	return error ? error : count;
+}
+static DEVICE_ATTR_RW(registered);
+
+static ssize_t register_ns_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct testbed_device *testbed = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%llu\n", (unsigned long long)READ_ONCE(testbed->register_ns));
+}
+static DEVICE_ATTR_RO(register_ns);
+
 static struct attribute *testbed_attrs[] = {
 	&dev_attr_hold_us.attr,	   &dev_attr_mode.attr,	   &dev_attr_fail_every.attr,
 	&dev_attr_fail_errno.attr, &dev_attr_calls.attr,   &dev_attr_failed.attr,
 	&dev_attr_held_ns.attr,	   &dev_attr_arrival_ns.attr, &dev_attr_reset.attr,
+	&dev_attr_registered.attr, &dev_attr_register_ns.attr,
 	NULL,
 };
 static const struct attribute_group testbed_group = { .attrs = testbed_attrs };
 
-static void destroy(struct testbed_device *testbed, bool registered)
+static void destroy(struct testbed_device *testbed)
 {
-	if (registered)
-		uio_unregister_device(&testbed->info);
 	if (!IS_ERR_OR_NULL(testbed->parent)) {
+		/* waits for those who write "registered" */
 		sysfs_remove_group(&testbed->parent->kobj, &testbed_group);
+		if (testbed->registered)
+			uio_unregister_device(&testbed->info);
 		root_device_unregister(testbed->parent);
 	}
 	vfree(testbed->samples);
@@ -194,6 +241,7 @@ static struct testbed_device *create(unsigned int index)
 		goto fail;
 	snprintf(testbed->name, sizeof(testbed->name), "uio_testbed%u", index);
 	testbed->fail_errno = EIO;
+	mutex_init(&testbed->registering);
 	testbed->parent = root_device_register(testbed->name);
 	if (IS_ERR(testbed->parent)) {
 		error = PTR_ERR(testbed->parent);
@@ -212,12 +260,13 @@ static struct testbed_device *create(unsigned int index)
 	error = uio_register_device(testbed->parent, &testbed->info);
 	if (error)
 		goto fail;
+	testbed->registered = true;
 	testbed->blob.data = testbed->samples;
 	testbed->blob.size = SAMPLES * sizeof(u32);
 	debugfs_create_blob(testbed->name + strlen("uio_testbed"), 0400, debug_folder, &testbed->blob);
 	return testbed;
 fail:
-	destroy(testbed, false);
+	destroy(testbed);
 	return ERR_PTR(error);
 }
 
@@ -228,7 +277,7 @@ static void testbed_exit(void)
 	debugfs_remove_recursive(debug_folder);
 	for (index = 0; index < MAX_DEVICES; index++) {
 		if (table[index])
-			destroy(table[index], true);
+			destroy(table[index]);
 		table[index] = NULL;
 	}
 }

@@ -56,6 +56,16 @@ impl Testbed {
         self.write("fail_every", &every.to_string())
     }
 
+    /// Registers or unregisters it; returns when the kernel has done so.
+    pub fn set_registered(&self, registered: bool) -> Result<()> {
+        self.write("registered", if registered { "1" } else { "0" })
+    }
+
+    /// How long the last registering or unregistering took, ns.
+    pub fn register_ns(&self) -> Result<u64> {
+        self.number("register_ns")
+    }
+
     /// Zeroes the counts.
     pub fn reset(&self) -> Result<()> {
         self.write("reset", "1")
@@ -63,20 +73,21 @@ impl Testbed {
 
     /// Reads the counts.
     pub fn truth(&self) -> Result<Truth> {
-        let number = |name: &str| -> Result<u64> {
-            let path = self.folder.join(name);
-            let text =
-                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            text.trim()
-                .parse()
-                .with_context(|| format!("{} is no number", path.display()))
-        };
         Ok(Truth {
-            calls: number("calls")?,
-            failed: number("failed")?,
-            held_ns: number("held_ns")?,
-            arrival_ns: number("arrival_ns")?,
+            calls: self.number("calls")?,
+            failed: self.number("failed")?,
+            held_ns: self.number("held_ns")?,
+            arrival_ns: self.number("arrival_ns")?,
         })
+    }
+
+    fn number(&self, name: &str) -> Result<u64> {
+        let path = self.folder.join(name);
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        text.trim()
+            .parse()
+            .with_context(|| format!("{} is no number", path.display()))
     }
 
     /// The time each of the last `count` calls took, sorted.

@@ -4,6 +4,7 @@
 mod aio;
 mod bench;
 mod bench_aio;
+mod bench_what_if;
 mod breakpoints;
 mod clock;
 mod demo;
@@ -79,6 +80,8 @@ enum Role {
     Bench(bench::Options),
     /// AIO contexts destroyed one by one, and together.
     BenchAio(bench_aio::Options),
+    /// What the tool projects without info_lock, and what is measured without it.
+    BenchWhatIf(bench_what_if::Options),
 }
 
 fn main() -> ExitCode {
@@ -125,6 +128,7 @@ fn run(role: Role) -> Result<ExitCode> {
         Role::GuestTests(options) => return tests::run(&options),
         Role::Bench(options) => bench::run(&options)?,
         Role::BenchAio(options) => bench_aio::run(&options)?,
+        Role::BenchWhatIf(options) => bench_what_if::run(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -101,6 +101,11 @@ impl Tool {
         })
     }
 
+    /// What it has printed so far.
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -4,7 +4,7 @@ use super::{MINOR_MASK, now, own_process, state};
 use crate::{
     inflight::{EARLY, InFlight, claim, current_tid},
     kernel_read::{ReadFault, read_at},
-    maps::{DEVICE_GENERATION, GENERATIONS, MINOR_DEVICE, UioState, count},
+    maps::{DEVICE_GENERATION, GENERATIONS, MINOR_DEVICE, UNREGISTERING, UioState, count},
     settings::setting,
 };
 use aya_ebpf::{
@@ -237,7 +237,10 @@ fn attribute(op: u32, device: u64) {
 fn unregister(info: u64) {
     let Some(state) = state() else { return };
     match read_at::<u64>(info, state.offsets.info_uio_dev) {
-        Ok(idev) => enter(OP_UNREGISTER, Source::Device(idev)),
+        Ok(idev) => {
+            let _ = UNREGISTERING.insert(&idev, &now(), 0);
+            enter(OP_UNREGISTER, Source::Device(idev));
+        }
         Err(_) => count(DROP_READ_FAULT),
     }
 }

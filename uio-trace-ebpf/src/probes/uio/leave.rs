@@ -11,7 +11,7 @@ use crate::{
     emit::{lifecycle_at, slow},
     inflight::{InFlight, current_tid, running},
     kernel_read::read_at,
-    maps::{DEVICE_GENERATION, GENERATIONS, MINOR_DEVICE, count},
+    maps::{DEVICE_GENERATION, GENERATIONS, MINOR_DEVICE, UNREGISTERING, count},
     settings::setting,
 };
 use aya_ebpf::{
@@ -142,6 +142,7 @@ fn registered(now: u64, ret: i32) {
     let minor = minor & MINOR_MASK;
     let generation = GENERATIONS.get(minor).copied().unwrap_or(0);
     let _ = DEVICE_GENERATION.insert(&idev, &generation, 0);
+    let _ = UNREGISTERING.remove(&idev);
     if let Some(device) = MINOR_DEVICE.get_ptr_mut(minor) {
         // SAFETY: a live map value; the minor is this device's now.
         unsafe { *device = idev };
@@ -271,6 +272,7 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
             .saturating_sub(slot.driver_wait_ns);
         if contended {
             series.contended += 1;
+            series.spin_ns += slot.spin_ns;
             record(&mut series.wait, slot.wait_ns, bucket_index(slot.wait_ns));
             if slot.holder_tid != 0 {
                 blocked(slot, op);
@@ -287,6 +289,10 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
     let error = error_code(op, ret);
     if error != 0 {
         count_error(series, error);
+        // SAFETY: entries are never removed by the BPF side but by a new registration; a value replaced meanwhile is whole.
+        if unsafe { UNREGISTERING.get(&slot.idev) }.is_some_and(|began| slot.start_ns >= *began) {
+            series.refused += 1;
+        }
     }
     // A read sleeps until the device's next interrupt: only what it waits for locks is slowness.
     if latency >= setting!(slow_ns) && (op != OP_READ || slot.waited()) {

@@ -44,6 +44,7 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     for device in &snapshot.uio_devices {
         findings.extend(uio_behind::slow_unregister(snapshot, device));
         findings.extend(uio_behind::gone_open(device));
+        findings.extend(uio_behind::refused(device));
         let sums = sums(device);
         if sums.ops == 0 {
             continue;

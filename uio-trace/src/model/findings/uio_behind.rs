@@ -2,7 +2,7 @@
 
 use super::uio::subject;
 use super::{finding, wall_ns, with};
-use crate::format::{duration, percent, plural};
+use crate::format::{count, duration, percent, plural};
 use crate::model::snapshot::{Finding, InProgress, OpPair, Severity, Snapshot, UioDevice};
 
 /// Share of the waiting behind another kind of operation that names it.
@@ -100,6 +100,30 @@ pub(super) fn gone_open(device: &UioDevice) -> Option<Finding> {
     );
     let f = finding("uio_gone_open", Severity::Warning, subject, text, 0.0);
     Some(with(f, [("descriptors", open.descriptors.into())]))
+}
+
+/// Operations that failed because their device was being, or had been, unregistered.
+pub(super) fn refused(device: &UioDevice) -> Option<Finding> {
+    let refused: Vec<_> = device.ops.iter().filter(|op| op.refused > 0).collect();
+    let sum: u64 = refused.iter().map(|op| op.refused).sum();
+    let kinds: Vec<String> = refused
+        .iter()
+        .map(|op| {
+            let errors: Vec<&str> = op.errors.keys().map(String::as_str).collect();
+            format!("{} {} ({})", op.op, count(op.refused), errors.join(", "))
+        })
+        .collect();
+    if sum == 0 {
+        return None;
+    }
+    let subject = subject(device);
+    let text = format!(
+        "{subject}: {} failed since its unregistration began: {}",
+        plural(sum, "operation"),
+        kinds.join(", "),
+    );
+    let f = finding("uio_refused", Severity::Warning, subject, text, 0.0);
+    Some(with(f, [("refused", sum.into())]))
 }
 
 /// Is this an unregistration that waits for info_lock?

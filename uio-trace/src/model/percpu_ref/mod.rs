@@ -164,6 +164,13 @@ impl Refs {
         }
     }
 
+    /// Whether a release function is the uio module's: its percpu_refs are in place of info_lock.
+    pub fn is_of_uio(&self, release: KernelPtr) -> bool {
+        self.symbols
+            .get(&release)
+            .is_some_and(|symbol| symbol.ends_with(" [uio]"))
+    }
+
     /// Hooks that are attached: those that are release functions make their owners' ends known.
     pub fn traced_hooks(&mut self, hooks: HashSet<String>) {
         for owner in &mut self.owners {

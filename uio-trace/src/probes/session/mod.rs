@@ -12,6 +12,7 @@ use super::{
     plan::{self, Facts, Outcome},
     releases::Releases,
     tracefs::Kretprobes,
+    uio_ref::RefFinder,
 };
 use crate::{
     event::KernelPtr,
@@ -96,6 +97,7 @@ pub struct Session {
     /// Release functions of percpu_refs, attached as kills show them.
     pub releases: Releases,
     looker: Looker,
+    ref_finder: RefFinder,
     ebpf: Ebpf,
     aya_btf: Option<AyaBtf>,
     root: Root,
@@ -187,11 +189,13 @@ impl Session {
         let has_refs = facts.has_member("percpu_ref_data", "release");
         let releases = Releases::new(&mut ebpf, &root, has_refs);
         let looker = Looker::new(&mut ebpf, has_refs);
+        let ref_finder = RefFinder::new(&mut ebpf, has_refs);
         let mut session = Session {
             hooks: Vec::new(),
             kretprobes: Kretprobes::new(),
             releases,
             looker,
+            ref_finder,
             ebpf,
             aya_btf,
             root,
@@ -276,6 +280,7 @@ impl Session {
     pub fn probes(&self) -> Vec<Probe> {
         let mut rows: Vec<Probe> = self.hooks.iter().map(|h| h.outcome.probe.clone()).collect();
         rows.push(self.looker.row());
+        rows.push(self.ref_finder.row());
         rows.extend(self.releases.rows());
         rows
     }
@@ -310,6 +315,20 @@ impl Session {
     /// What serialises UIO devices here; `None`: no uio.
     pub fn uio_lock(&self) -> Option<LockKind> {
         self.uio_layout.map(|layout| layout.lock)
+    }
+
+    /// Looks for a percpu_ref in a device; one that is there is sent through the ring.
+    pub fn look_into(&mut self, idev: KernelPtr) -> bool {
+        let range = self.uio_layout.map_or((0, 0), |layout| layout.reference);
+        self.ref_finder.find(&mut self.ebpf, idev, range)
+    }
+
+    /// One was found: what protects devices is no mutex. Whether that is news.
+    pub fn uio_has_ref(&mut self) -> bool {
+        let Some(layout) = &mut self.uio_layout else {
+            return false;
+        };
+        std::mem::replace(&mut layout.lock, LockKind::PercpuRef) == LockKind::AssumedMutex
     }
 
     /// Takes a ring out of the object, to be read by `ingest`.

@@ -99,10 +99,13 @@ fn one(p: &mut String, device: &UioDevice, index: usize) {
         String::new()
     };
     let gone = match device.gone_ns {
-        Some(_) => " The device is gone.",
-        None => "",
+        Some(_) => match &device.unregister {
+            Some(unregister) => format!(" The device is gone: {}.", unregister.sentence()),
+            None => " The device is gone.".to_owned(),
+        },
+        None => String::new(),
     };
-    p.push_str(&format!("<p>{}{}{gone}</p>\n", esc(&held), esc(&driver)));
+    p.push_str(&format!("<p>{}{}{}</p>\n", esc(&held), esc(&driver), esc(&gone)));
     identity(p, device);
     what_if(p, device);
     let not_reads = || device.ops.iter().filter(|op| op.op != "read");

@@ -34,6 +34,9 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
         identity(page, snapshot, device);
         device.ops.iter().for_each(|op| page.line(&row(op)));
         blockers(page, device);
+        if let Some(unregister) = &device.unregister {
+            page.paragraph("    ", &unregister.sentence(), 6);
+        }
         what_if(page, snapshot, device);
     }
     page.more(shown, devices.len());

@@ -5,6 +5,7 @@ mod aio;
 mod bad_places;
 mod check;
 mod conduct;
+mod converted;
 mod hangs;
 mod in_flight;
 mod refs;
@@ -43,7 +44,8 @@ pub enum Set {
     Full,
     /// Loading, attaching, exact counts.
     Smoke,
-    /// Attaching to and detaching from what runs on other processors just then: the kernel patches code under them.
+    /// Attaching to and detaching from what runs on other processors just then, for which the kernel patches code under them;
+    /// and what needs no processors that run at once.
     Patching,
 }
 
@@ -174,26 +176,30 @@ fn cases() -> Vec<Case> {
         full("ref_leaked", refs::leaked),
         full("ref_killed_twice", refs::killed_twice),
         full("ref_switched_and_reinitialised", refs::switched_and_reinitialised),
-        full("storm_of_refs_and_exits", storm::refs_and_exits),
-        full("bad_no_debug_registers", bad_places::no_debug_registers),
-        full("bad_cpu_offline_and_online", bad_places::cpu_offline_and_online),
-        full("bad_pid_namespace_of_the_load", bad_places::load_in_pid_namespace),
-        full("bad_pid_namespace_of_the_tool", bad_places::tool_in_pid_namespace),
-        full("bad_process_name", bad_places::process_name),
-        full("bad_hidepid", bad_places::hidepid),
-        full("bad_kptr_restrict", bad_places::kptr_restrict),
-        full("hang_exit_aio_tool_before", hangs::exit_aio_before),
-        full("hang_exit_aio_tool_after", hangs::exit_aio_after),
-        full("hang_queue_freeze_tool_before", hangs::queue_freeze_before),
-        full("hang_queue_freeze_tool_after", hangs::queue_freeze_after),
-        full("uio_reloaded_three_times", reload::three_times),
-        full("uio_held_is_let_go_of", reload::let_go_of),
+        patching("storm_of_refs_and_exits", storm::refs_and_exits),
+        patching("bad_no_debug_registers", bad_places::no_debug_registers),
+        patching("bad_cpu_offline_and_online", bad_places::cpu_offline_and_online),
+        patching("bad_pid_namespace_of_the_load", bad_places::load_in_pid_namespace),
+        patching("bad_pid_namespace_of_the_tool", bad_places::tool_in_pid_namespace),
+        patching("bad_process_name", bad_places::process_name),
+        patching("bad_hidepid", bad_places::hidepid),
+        patching("bad_kptr_restrict", bad_places::kptr_restrict),
+        patching("hang_exit_aio_tool_before", hangs::exit_aio_before),
+        patching("hang_exit_aio_tool_after", hangs::exit_aio_after),
+        patching("hang_queue_freeze_tool_before", hangs::queue_freeze_before),
+        patching("hang_queue_freeze_tool_after", hangs::queue_freeze_after),
+        patching("uio_reloaded_three_times", reload::three_times),
+        patching("converted_uio_by_btf", converted::recognised_by_btf),
+        patching("converted_uio_by_memory", converted::recognised_by_memory),
+        full("converted_uio_unregistered", converted::unregistered_with_ref).timed(),
+        full("uio_unregistered_under_load", converted::unregistered_with_lock).timed(),
+        patching("uio_held_is_let_go_of", reload::let_go_of),
         full("screens_come_up", session::screens),
         full("exec_traces_a_command", session::exec),
         full("recorded_and_reported", session::record).timed(),
-        full("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
-        full("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
-        full("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),
+        patching("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
+        patching("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
+        patching("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),
         patching("attached_and_detached_under_load", |_| {
             conduct::attach_and_detach(&[])
         }),
@@ -201,7 +207,7 @@ fn cases() -> Vec<Case> {
             conduct::attach_and_detach(&[HOLD])
         }),
         smoke("kill_leaves_nothing", |_| conduct::kill_leaves_nothing(&[])),
-        full("kill_leaves_nothing_by_fentry", |_| {
+        patching("kill_leaves_nothing_by_fentry", |_| {
             conduct::kill_leaves_nothing(&[HOLD])
         }),
         smoke("unprivileged_is_refused", conduct::unprivileged_is_refused),

@@ -1,0 +1,133 @@
+//! What the tool says would be gained without info_lock, beside what is gained: the same load on the stock `uio` and on one
+//! with a percpu_ref in its place. A figure for each load; processors that a host shares out make it a rough one.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::device::Testbed;
+use crate::kernel_modules::{Uio, swap};
+use crate::report;
+use crate::tests::{number, workload};
+use crate::tool::{Records, Tool};
+
+/// How long.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Untraced runs of each load on each `uio`; the median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+}
+
+/// A load.
+#[derive(Debug, Clone, Copy)]
+struct Cell {
+    threads: usize,
+    hold_us: u64,
+    spin: bool,
+}
+
+const THREADS: [usize; 4] = [1, 2, 4, 8];
+const HOLDS: [(u64, bool); 4] = [(0, false), (20, false), (200, false), (20, true)];
+/// Interval of the traced runs, s: at least four samples over time.
+const INTERVAL_S: f64 = 3.0;
+/// Length of an untraced run, s.
+const RUN_S: f64 = 1.0;
+
+fn cells() -> impl Iterator<Item = Cell> {
+    HOLDS.into_iter().flat_map(|(hold_us, spin)| {
+        THREADS.into_iter().map(move |threads| Cell {
+            threads,
+            hold_us,
+            spin,
+        })
+    })
+}
+
+impl Cell {
+    /// Runs it; writes per second.
+    fn run(self, device: &Testbed, seconds: f64) -> Result<f64> {
+        device.set_hold(self.hold_us, self.spin)?;
+        let load = workload(&format!(
+            "uio-write --device {} --threads {} --seconds {seconds}",
+            device.node(),
+            self.threads
+        ))?;
+        let writes = number(&load, "/devices/0/writes")? as f64;
+        Ok(writes / (number(&load, "/wall_ns")? as f64 / 1e9))
+    }
+
+    /// Runs it for a whole interval of the tool and takes what that says of the device.
+    fn traced(self, tool: &mut Tool, device: &Testbed) -> Result<(f64, Value)> {
+        let next = |tool: &mut Tool| {
+            tool.wait_for("an interval", Duration::from_secs(30), |record| {
+                record["type"] == "interval"
+            })
+        };
+        next(tool)?;
+        // Begins a moment after the interval, and ends after it.
+        let writes = self.run(device, INTERVAL_S * 1.15)?;
+        next(tool)?;
+        // The records of an interval follow its head, its losses last.
+        tool.wait_for("its losses", Duration::from_secs(30), |record| {
+            record["type"] == "loss"
+        })?;
+        let record = last_interval(tool.records(), &device.name)
+            .with_context(|| format!("nothing is said of {self:?}"))?;
+        Ok((writes, record.clone()))
+    }
+}
+
+/// The device as the newest interval shows it.
+fn last_interval<'a>(records: &'a Records, name: &str) -> Option<&'a Value> {
+    let head = records
+        .all()
+        .iter()
+        .rposition(|record| record["type"] == "interval")?;
+    records.all()[head..]
+        .iter()
+        .find(|record| record["type"] == "uio_device" && record["name"] == name)
+}
+
+/// Writes per second of each load, the median of the rounds.
+fn untraced(uio: Uio, rounds: usize) -> Result<Vec<f64>> {
+    swap(uio)?;
+    let device = Testbed::find(0)?;
+    let mut runs: Vec<Vec<f64>> = vec![Vec::new(); cells().count()];
+    for _ in 0..rounds.max(1) {
+        for (cell, runs) in cells().zip(&mut runs) {
+            runs.push(cell.run(&device, RUN_S)?);
+        }
+    }
+    let median = |mut runs: Vec<f64>| {
+        runs.sort_by(f64::total_cmp);
+        runs[runs.len() / 2]
+    };
+    Ok(runs.into_iter().map(median).collect())
+}
+
+/// A line of data for each load.
+pub fn run(options: &Options) -> Result<()> {
+    let converted = untraced(Uio::Converted, options.rounds)?;
+    let stock = untraced(Uio::Stock, options.rounds)?;
+    let device = Testbed::find(0)?;
+    let mut tool = Tool::start(&[&INTERVAL_S.to_string()])?;
+    for ((cell, stock), converted) in cells().zip(stock).zip(converted) {
+        let (traced, record) = cell.traced(&mut tool, &device)?;
+        report::data(&json!({
+            "threads": cell.threads,
+            "hold_us": cell.hold_us,
+            "spin": cell.spin,
+            "stock": stock,
+            "converted": converted,
+            "gain": converted / stock,
+            "traced": traced,
+            "mean_waiters": record["mean_waiters"],
+            "utilization": record["utilization"],
+            "what_if": record["what_if"],
+        }));
+    }
+    tool.finish().map(drop)
+}
