@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -38,6 +39,11 @@ struct Summary {
 }
 
 impl Summary {
+    fn merge(&mut self, other: Summary) {
+        self.passed += other.passed;
+        self.failures.extend(other.failures);
+    }
+
     fn add(&mut self, name: &str, result: Result<()>) {
         match result {
             Ok(()) => self.passed += 1,
@@ -160,26 +166,71 @@ fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()>
             .collect::<Result<_>>()?
     };
     let programs = vm::build_programs(top)?;
-    // One at a time: the tests compare times, and two guests would share the same processors.
-    for spec in specs {
-        let sets: &[&str] = match spec.set {
-            TestSet::Full => &["full", PATCHING],
-            TestSet::Smoke => &["smoke"],
-        };
-        for set in sets {
-            let start = Instant::now();
-            let result = guest(spec, set, &programs, arguments.filter.as_deref(), summary);
-            if let Err(error) = result {
-                summary.add(&format!("guest {} ({set})", spec.name), Err(error));
-            }
-            progress(format!(
-                "guest {} ({set}) took {} s",
-                spec.name,
-                start.elapsed().as_secs()
-            ));
-        }
+    // One at a time: these tests compare times, and two guests would share the same processors.
+    let set_of = |spec: &KernelSpec| match spec.set {
+        TestSet::Full => "full",
+        TestSet::Smoke => "smoke",
+    };
+    for spec in &specs {
+        let part = timed_guest(spec, set_of(spec), &programs, arguments.filter.as_deref());
+        summary.merge(part);
+    }
+    // These have one thread each, and compare no times.
+    let queue: Mutex<Vec<&'static KernelSpec>> = Mutex::new(
+        specs
+            .into_iter()
+            .rev()
+            .filter(|spec| spec.set == TestSet::Full)
+            .collect(),
+    );
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = || queue.lock().ok().and_then(|mut queue| queue.pop());
+    let parts = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut all = Summary::default();
+                    while let Some(spec) = next() {
+                        all.merge(timed_guest(
+                            spec,
+                            PATCHING,
+                            &programs,
+                            arguments.filter.as_deref(),
+                        ));
+                    }
+                    all
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| {
+                worker.join().unwrap_or_else(|_| Summary {
+                    failures: vec!["a thread of the runner panicked".to_owned()],
+                    ..Summary::default()
+                })
+            })
+            .collect::<Vec<_>>()
+    });
+    for part in parts {
+        summary.merge(part);
     }
     Ok(())
+}
+
+/// A guest, and how long it took.
+fn timed_guest(spec: &'static KernelSpec, set: &str, programs: &Programs, filter: Option<&str>) -> Summary {
+    let start = Instant::now();
+    let mut summary = Summary::default();
+    if let Err(error) = guest(spec, set, programs, filter, &mut summary) {
+        summary.add(&format!("guest {} ({set})", spec.name), Err(error));
+    }
+    progress(format!(
+        "guest {} ({set}) took {} s",
+        spec.name,
+        start.elapsed().as_secs()
+    ));
+    summary
 }
 
 /// Tests that let the kernel patch code which other processors run. Under QEMU's translation of several processors at a time
