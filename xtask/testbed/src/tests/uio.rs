@@ -284,10 +284,9 @@ fn compare(figures: &Value, run: &Run, threads: usize, truth: &Truth) -> Result<
     let total = |histogram: &Value| number(histogram, "/sum").map(|sum| sum as f64);
     same("count of holds", number(hold, "/count")?, run.writes as u64)?;
 
-    // The tool's hold also has what uio_write does around irqcontrol, and the probes.
-    // A contended write has more of them in its hold: the end of its wait, and its unlock.
-    let probes = PROBES_NS * (run.writes + 2.0 * contended as f64);
-    let around = (run.held_ns * TOLERANCE).max(probes);
+    // The tool's hold also has what uio_write does around irqcontrol, and the probes: at most what a write of a single writer
+    // has besides its hold, by the workload's clock.
+    let around = (run.held_ns * TOLERANCE).max(truth.around);
     between(
         "total hold",
         total(hold)?,
