@@ -189,6 +189,9 @@ fn unregistered_under_load(has_ref: bool) -> Result<(Value, Course)> {
     let mut second = first.try_clone()?;
     // The tool looks into a device once it has seen an operation of it; then its release function is traced.
     first.write_all(&1_u32.to_ne_bytes()).context("a first write")?;
+    tool.wait_for("the device's name", Duration::from_secs(60), |record| {
+        record["type"] == "uio_device" && record["name"] == testbed.name.as_str()
+    })?;
     if has_ref {
         let traced = |probe: &Value| {
             let hook = probe["hook"].as_str().unwrap_or_default();
