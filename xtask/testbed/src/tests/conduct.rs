@@ -31,7 +31,8 @@ pub fn prints_after(signal: i32) -> Result<String> {
 /// Attached and detached again and again while every probed path is busy: nothing of the host may notice, every run ends well
 /// and has seen the load.
 pub fn attach_and_detach(options: &[&str]) -> Result<String> {
-    const RUNS: u64 = 5;
+    // By fentry the kernel takes 22 trampolines down each time, which is slow in a guest of one thread.
+    let rounds = if options.is_empty() { 5 } else { 2 };
     let (name, node) = if kernel_modules::have_testbed() {
         let device = Testbed::find(0)?;
         device.set_hold(0, false)?;
@@ -47,7 +48,7 @@ pub fn attach_and_detach(options: &[&str]) -> Result<String> {
         .stdout(Stdio::null())
         .spawn()
         .context("cannot start the writers")?;
-    let runs = (0..RUNS).map(|_| {
+    let runs = (0..rounds).map(|_| {
         let mut tool = Tool::start(&[&["0.1"], options].concat())?;
         let seen = |records: &Records| records.operation_sum(&name, "write", "count") > 100;
         tool.wait_until("a hundred writes", Duration::from_secs(60), seen)?;
@@ -64,7 +65,7 @@ pub fn attach_and_detach(options: &[&str]) -> Result<String> {
     if let Some(status) = ended {
         bail!("the writers ended by themselves: {status}");
     }
-    Ok(format!("{RUNS} times under three writers"))
+    Ok(format!("{rounds} times under three writers"))
 }
 
 /// Ids of BPF programs (or links) that exist.
