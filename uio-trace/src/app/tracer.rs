@@ -354,7 +354,10 @@ impl Tracer {
         let mut looked = false;
         for reading in readings {
             if self.looked_into.len() < MAX_UIO_DEVICES && self.looked_into.insert(reading.idev) {
-                looked |= self.session.look_into(reading.idev);
+                looked = true;
+                if self.session.look_into(reading.idev) {
+                    self.tell_probes();
+                }
             }
         }
         if looked {

@@ -3,11 +3,10 @@
 pub mod attach;
 pub mod bpf_call;
 pub mod catalog;
-pub mod look;
 pub mod module_btf;
+pub mod on_request;
 pub mod perf;
 pub mod plan;
 pub mod releases;
 pub mod session;
 pub mod tracefs;
-pub mod uio_ref;

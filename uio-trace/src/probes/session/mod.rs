@@ -7,12 +7,11 @@ pub(super) use uio::module_programs;
 use super::{
     attach::{AyaAttacher, Link, attach_cpus, breakpoint_hits},
     catalog::{CATALOG, Hook, Method, Subject},
-    look::Looker,
     module_btf::{self, ModulePrograms},
+    on_request::{REF_LOOK, Runner, UIO_FIND_REF},
     plan::{self, Facts, Outcome},
     releases::Releases,
     tracefs::Kretprobes,
-    uio_ref::RefFinder,
 };
 use crate::{
     event::KernelPtr,
@@ -96,8 +95,8 @@ pub struct Session {
     kretprobes: Option<Kretprobes>,
     /// Release functions of percpu_refs, attached as kills show them.
     pub releases: Releases,
-    looker: Looker,
-    ref_finder: RefFinder,
+    ref_look: Runner,
+    uio_find_ref: Runner,
     ebpf: Ebpf,
     aya_btf: Option<AyaBtf>,
     root: Root,
@@ -188,14 +187,14 @@ impl Session {
             });
         let has_refs = facts.has_member("percpu_ref_data", "release");
         let releases = Releases::new(&mut ebpf, &root, has_refs);
-        let looker = Looker::new(&mut ebpf, has_refs);
-        let ref_finder = RefFinder::new(&mut ebpf, has_refs);
+        let ref_look = Runner::new(&mut ebpf, REF_LOOK, has_refs);
+        let uio_find_ref = Runner::new(&mut ebpf, UIO_FIND_REF, has_refs);
         let mut session = Session {
             hooks: Vec::new(),
             kretprobes: Kretprobes::new(),
             releases,
-            looker,
-            ref_finder,
+            ref_look,
+            uio_find_ref,
             ebpf,
             aya_btf,
             root,
@@ -279,15 +278,19 @@ impl Session {
     /// A row for each hook.
     pub fn probes(&self) -> Vec<Probe> {
         let mut rows: Vec<Probe> = self.hooks.iter().map(|h| h.outcome.probe.clone()).collect();
-        rows.push(self.looker.row());
-        rows.push(self.ref_finder.row());
+        rows.push(self.ref_look.row());
+        rows.push(self.uio_find_ref.row());
         rows.extend(self.releases.rows());
         rows
     }
 
     /// Asks for the memory of these percpu_refs; the answers come through the ring. Whether rows of [`Session::probes`] changed.
     pub fn look_at(&mut self, refs: &[KernelPtr]) -> bool {
-        self.looker.look(&mut self.ebpf, refs)
+        let worked = self.ref_look.works();
+        for reference in refs {
+            self.ref_look.run(&mut self.ebpf, [reference.0]);
+        }
+        worked != self.ref_look.works()
     }
 
     /// Whether [`Session::probes`] are others than these.
@@ -318,9 +321,16 @@ impl Session {
     }
 
     /// Looks for a percpu_ref in a device; one that is there is sent through the ring.
+    /// Whether rows of [`Session::probes`] changed.
     pub fn look_into(&mut self, idev: KernelPtr) -> bool {
-        let range = self.uio_layout.map_or((0, 0), |layout| layout.reference);
-        self.ref_finder.find(&mut self.ebpf, idev, range)
+        let (from, to) = self.uio_layout.map_or((0, 0), |layout| layout.reference);
+        if from >= to {
+            return false;
+        }
+        let worked = self.uio_find_ref.works();
+        self.uio_find_ref
+            .run(&mut self.ebpf, [idev.0, from.into(), to.into()]);
+        worked != self.uio_find_ref.works()
     }
 
     /// One was found: what protects devices is no mutex. Whether that is news.

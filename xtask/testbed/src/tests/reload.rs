@@ -24,6 +24,12 @@ fn wait_for_write_probe(tool: &mut Tool, state: &str) -> Result<()> {
     })
 }
 
+/// Waits until the tool has counted so many writes of the device.
+fn wait_for_writes(tool: &mut Tool, device: &Testbed, writes: u64) -> Result<()> {
+    let counted = |records: &Records| records.operation_sum(&device.name, "write", "count") >= writes;
+    tool.wait_until("the writes", Duration::from_secs(60), counted)
+}
+
 /// Three lives of the driver, each with its own number of writes.
 pub fn three_times(_: &Guest) -> Result<String> {
     let mut tool = Tool::start(&["1"])?;
@@ -44,12 +50,7 @@ pub fn three_times(_: &Guest) -> Result<String> {
             life * 100
         ))?;
         expected += life * 100;
-        let counted = |records: &Records| records.operation_sum(&device.name, "write", "count") >= expected;
-        tool.wait_until(
-            &format!("the writes of life {life}"),
-            Duration::from_secs(60),
-            counted,
-        )?;
+        wait_for_writes(&mut tool, &device, expected).with_context(|| format!("life {life}"))?;
     }
     kernel_modules::unload("uio_testbed")?;
     kernel_modules::unload("uio")?;
@@ -100,12 +101,7 @@ pub fn let_go_of(guest: &Guest) -> Result<String> {
         let device = Testbed::find(0)?;
         workload(&format!("uio-write --device {} --count 100", device.node()))?;
         expected += 100;
-        let counted = |records: &Records| records.operation_sum(&device.name, "write", "count") >= expected;
-        tool.wait_until(
-            &format!("the writes of life {life}"),
-            Duration::from_secs(60),
-            counted,
-        )?;
+        wait_for_writes(&mut tool, &device, expected).with_context(|| format!("life {life}"))?;
     }
     let records = tool.finish()?;
     same(
