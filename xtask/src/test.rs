@@ -262,7 +262,7 @@ fn guest(
     guest.smp = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4) as u32);
     guest.limit = Duration::from_secs(1500);
     // In one thread everything takes turns, attaching five times most of all.
-    guest.silence = Duration::from_secs(if set == PATCHING { 600 } else { 240 });
+    guest.silence = Duration::from_secs(if set == PATCHING { 900 } else { 240 });
     progress(format!("booting {} ({set} tests)", kernel.release));
     let outcome = guest.watch(&mut |line| {
         if let Some(test) = parse_test(line) {
