@@ -35,6 +35,9 @@ pub struct Options {
     /// Only tests whose name contains this.
     #[arg(long)]
     pub filter: Option<String>,
+    /// Only tests behind this one.
+    #[arg(long)]
+    pub after: Option<String>,
 }
 
 /// How much to run.
@@ -227,7 +230,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let mut failed = false;
     let mut count = 0;
-    for case in cases() {
+    let mut cases = cases();
+    if let Some(after) = &options.after {
+        let place = cases.iter().position(|case| case.name == after);
+        let place = place.with_context(|| format!("there is no test {after}"))?;
+        cases.drain(..=place);
+    }
+    for case in cases {
         if !case.is_in(options.set) || !wanted(case.name) {
             continue;
         }
