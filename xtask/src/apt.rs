@@ -74,8 +74,7 @@ impl Apt {
     pub fn system() -> Result<Apt> {
         let apt = Apt { options: Vec::new() };
         if apt.names("linux-image-").is_ok_and(|names| names.is_empty()) {
-            progress("reading the package lists");
-            run_quiet(apt_get().arg("update"))?;
+            apt.update()?;
         }
         Ok(apt)
     }
@@ -103,17 +102,28 @@ impl Apt {
         ];
         let apt = Apt { options };
         if lists_are_old(&folder.join("lists")) {
-            progress(format!("reading the package list of {suite}"));
-            let update = run_quiet(
-                apt.command("apt-get")
-                    .args(["-o", "APT::Sandbox::User=root", "update"]),
-            );
+            let update = apt.update();
             // An older list is good enough when the archive cannot be reached.
             if update.is_err() && apt.names("linux-image-").is_ok_and(|names| names.is_empty()) {
                 update.with_context(|| format!("cannot read the package list of {suite}"))?;
             }
         }
         Ok(apt)
+    }
+
+    /// Reads the package lists anew.
+    pub fn update(&self) -> Result<()> {
+        progress("reading the package lists");
+        let mut update = self.command("apt-get");
+        // In the cache there may be no folder that apt's own user can write.
+        if !self.options.is_empty() {
+            update.args(["-o", "APT::Sandbox::User=root"]);
+        }
+        run_quiet(
+            update
+                .args(["-o", "DPkg::Lock::Timeout=600", "update"])
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )
     }
 
     fn command(&self, program: &str) -> Command {

@@ -143,6 +143,24 @@ impl KernelSpec {
         )
     }
 
+    /// The newest release of this row among the packages listed. A list that has none may be older than the row: it is read anew
+    /// once.
+    fn newest_listed(
+        &self,
+        names: impl Fn() -> Result<Vec<String>>,
+        read_anew: impl FnOnce() -> Result<()>,
+    ) -> Result<Option<String>> {
+        let newest = || -> Result<Option<String>> {
+            let names = names()?;
+            Ok(self.newest(names.iter().filter_map(|name| name.strip_prefix("linux-image-"))))
+        };
+        if let Some(release) = newest()? {
+            return Ok(Some(release));
+        }
+        read_anew()?;
+        newest()
+    }
+
     fn newest<'a>(&self, releases: impl Iterator<Item = &'a str>) -> Option<String> {
         releases
             .filter_map(|release| self.version_of(release).map(|version| (version, release)))
@@ -160,8 +178,7 @@ pub fn provide(cache: &Path, spec: &'static KernelSpec) -> Result<Kernel> {
     let list = Sha256::digest(modules::WANTED.join(" "));
     let mark = format!("_{:02x}{:02x}{:02x}", list[0], list[1], list[2]);
     let listed = spec.apt(cache).and_then(|apt| {
-        let names = apt.names("linux-image-")?;
-        let newest = spec.newest(names.iter().filter_map(|name| name.strip_prefix("linux-image-")));
+        let newest = spec.newest_listed(|| apt.names("linux-image-"), || apt.update())?;
         Ok((apt, newest))
     });
     match listed {
@@ -249,6 +266,29 @@ fn download(cache: &Path, apt: &Apt, release: &str, place: &Path) -> Result<()> 
 #[cfg(test)]
 mod tests {
     use super::find;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_list_without_the_kernel_is_read_anew_once() {
+        let spec = find("6.12").unwrap();
+        let list = RefCell::new(vec!["linux-image-6.1.0-57-amd64".to_owned()]);
+        let names = || Ok(list.borrow().clone());
+        let nothing_new = spec.newest_listed(names, || Ok(())).unwrap();
+        assert_eq!(nothing_new, None);
+        let read_anew = || {
+            list.borrow_mut()
+                .push("linux-image-6.12.9+deb12-amd64".to_owned());
+            Ok(())
+        };
+        let found = spec.newest_listed(names, read_anew).unwrap();
+        assert_eq!(found.as_deref(), Some("6.12.9+deb12-amd64"));
+        let listed = spec.newest_listed(names, || panic!("the list has it")).unwrap();
+        assert_eq!(listed, found);
+        // The archive cannot be reached: that is the reason, not the missing kernel.
+        let other = find("sid").unwrap();
+        let error = other.newest_listed(|| Ok(vec![]), || anyhow::bail!("no network"));
+        assert!(error.unwrap_err().to_string().contains("no network"));
+    }
 
     #[test]
     fn takes_the_newest_of_its_own_flavour() {

@@ -1,5 +1,8 @@
 //! What the tool says would be gained without info_lock, beside what is gained: the same load on the stock `uio` and on one
 //! with a percpu_ref in its place. A figure for each load; processors that a host shares out make it a rough one.
+//!
+//! What is projected is the gain of the load as it is traced, so it is compared with traced runs on both: where tracing takes
+//! a good part of an operation, the untraced load is another one. Its gain is printed, too.
 
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use crate::tool::{Records, Tool};
 /// How long.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Untraced runs of each load on each `uio`; the median counts.
+    /// Runs of each load on each `uio`, traced and untraced; the medians count.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
@@ -91,39 +94,74 @@ fn last_interval<'a>(records: &'a Records, name: &str) -> Option<&'a Value> {
         .find(|record| record["type"] == "uio_device" && record["name"] == name)
 }
 
-/// Writes per second of each load, the median of the rounds.
-fn untraced(uio: Uio, rounds: usize) -> Result<Vec<f64>> {
-    swap(uio)?;
+/// Writes per second of each load: the runs of one kind.
+type Runs = Vec<Vec<f64>>;
+
+/// One run of each load.
+fn round(runs: &mut Runs) -> Result<()> {
     let device = Testbed::find(0)?;
-    let mut runs: Vec<Vec<f64>> = vec![Vec::new(); cells().count()];
-    for _ in 0..rounds.max(1) {
-        for (cell, runs) in cells().zip(&mut runs) {
-            runs.push(cell.run(&device, RUN_S)?);
-        }
+    runs.resize(cells().count(), Vec::new());
+    for (cell, runs) in cells().zip(runs) {
+        runs.push(cell.run(&device, RUN_S)?);
     }
-    let median = |mut runs: Vec<f64>| {
-        runs.sort_by(f64::total_cmp);
-        runs[runs.len() / 2]
-    };
-    Ok(runs.into_iter().map(median).collect())
+    Ok(())
+}
+
+/// The same under the tool.
+fn traced_round(runs: &mut Runs) -> Result<()> {
+    let tool = Tool::start(&[])?;
+    round(runs)?;
+    tool.finish().map(drop)
+}
+
+/// All rounds; kinds of runs take turns, so that what changes over time changes all of them.
+#[derive(Debug, Default)]
+struct Measured {
+    stock: Runs,
+    converted: Runs,
+    stock_traced: Runs,
+    converted_traced: Runs,
+}
+
+impl Measured {
+    fn take(rounds: usize) -> Result<Measured> {
+        let mut all = Measured::default();
+        for _ in 0..rounds.max(1) {
+            swap(Uio::Converted)?;
+            round(&mut all.converted)?;
+            traced_round(&mut all.converted_traced)?;
+            swap(Uio::Stock)?;
+            round(&mut all.stock)?;
+            traced_round(&mut all.stock_traced)?;
+        }
+        Ok(all)
+    }
+}
+
+fn median(runs: &[f64]) -> f64 {
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A line of data for each load.
 pub fn run(options: &Options) -> Result<()> {
-    let converted = untraced(Uio::Converted, options.rounds)?;
-    let stock = untraced(Uio::Stock, options.rounds)?;
+    let measured = Measured::take(options.rounds)?;
     let device = Testbed::find(0)?;
     let mut tool = Tool::start(&[&INTERVAL_S.to_string()])?;
-    for ((cell, stock), converted) in cells().zip(stock).zip(converted) {
-        let (traced, record) = cell.traced(&mut tool, &device)?;
+    for (index, cell) in cells().enumerate() {
+        let (_, record) = cell.traced(&mut tool, &device)?;
+        let writes = |runs: &Runs| median(&runs[index]);
         report::data(&json!({
             "threads": cell.threads,
             "hold_us": cell.hold_us,
             "spin": cell.spin,
-            "stock": stock,
-            "converted": converted,
-            "gain": converted / stock,
-            "traced": traced,
+            "stock": writes(&measured.stock),
+            "converted": writes(&measured.converted),
+            "gain": writes(&measured.converted) / writes(&measured.stock),
+            "stock_traced": writes(&measured.stock_traced),
+            "converted_traced": writes(&measured.converted_traced),
+            "gain_traced": writes(&measured.converted_traced) / writes(&measured.stock_traced),
             "mean_waiters": record["mean_waiters"],
             "utilization": record["utilization"],
             "what_if": record["what_if"],
