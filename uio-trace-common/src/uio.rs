@@ -28,6 +28,117 @@ pub const OPS: u32 = 10;
 /// For the operation of a holder that was in none that is traced.
 pub const OP_UNKNOWN: u32 = OPS;
 
+/// log2 of the number of in-flight slots for threads; page faults have as many of their own.
+pub const INFLIGHT_BITS: u32 = 13;
+
+/// Room for every value [`InFlight::operation`] can have: a mask is a bound that every verifier remembers.
+pub const OP_SLOTS: usize = 16;
+const _: () = assert!((OPS as usize) < OP_SLOTS);
+
+/// State of one operation. Free when `start_ns` is 0; `tid`, `file`, `epoch`, `idev`, `minor` and `generation` outlive the
+/// operation as a cache for the thread's next one.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct InFlight {
+    /// Entry, CLOCK_MONOTONIC; 0: free.
+    pub start_ns: u64,
+    /// Owner of the slot.
+    pub tid: u32,
+    /// `OP_*`, EARLY, and WAITED once the operation has waited for a lock: only then do the members from `awaited` on mean anything.
+    pub op: u32,
+    /// `struct file` the cached device belongs to; 0: none.
+    pub file: u64,
+    /// `UioState.epoch` at caching.
+    pub epoch: u64,
+    /// `struct uio_device`; 0: not known yet.
+    pub idev: u64,
+    /// Its minor.
+    pub minor: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// info_lock may lie in [lock_from, lock_to).
+    pub lock_from: u64,
+    /// End of that range.
+    pub lock_to: u64,
+    /// Lock being waited for; 0: none.
+    pub awaited: u64,
+    /// First contention_begin of that wait.
+    pub await_ns: u64,
+    /// When info_lock was acquired after a wait; 0: not contended.
+    pub acquired_ns: u64,
+    /// When info_lock was released with others waiting for it; 0: nobody was, or not known.
+    pub released_ns: u64,
+    /// Waits for info_lock.
+    pub wait_ns: u64,
+    /// Of those, spinning.
+    pub spin_ns: u64,
+    /// Since when the wait spins; 0: it sleeps.
+    pub spin_from: u64,
+    /// Waits for other locks.
+    pub driver_wait_ns: u64,
+    /// Their number.
+    pub driver_waits: u32,
+    /// Thread that held info_lock when the wait began.
+    pub holder_tid: u32,
+    /// Last other lock waited for, and how long: `uio_open` learns only at its end whether that was its device's.
+    pub other_lock: u64,
+    /// See `other_lock`.
+    pub other_wait_ns: u64,
+    /// When that wait ended.
+    pub other_acquired_ns: u64,
+    /// Process of the holder.
+    pub holder_tgid: u32,
+    /// What the holder did: `OP_*`, or `OP_UNKNOWN`.
+    pub holder_op: u32,
+    /// 1: the wait began on the CPU the holder was on.
+    pub same_cpu: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+    /// comm of the holder.
+    pub holder_comm: [u8; 16],
+}
+
+/// In [`InFlight::op`]: the operation has waited for a lock.
+pub const WAITED: u32 = 1 << 8;
+/// In [`InFlight::op`]: begun while hooks were still being attached, so it is not counted.
+pub const EARLY: u32 = 1 << 9;
+
+impl InFlight {
+    /// The operation.
+    #[inline(always)]
+    pub fn operation(&self) -> u32 {
+        self.op & (OP_SLOTS as u32 - 1)
+    }
+
+    /// Whether it began too early to be counted.
+    #[inline(always)]
+    pub fn early(&self) -> bool {
+        self.op & EARLY != 0
+    }
+
+    /// Whether it has waited for a lock. Nearly none has, and those pay nothing for what the others need.
+    #[inline(always)]
+    pub fn waited(&self) -> bool {
+        self.op & WAITED != 0
+    }
+
+    /// At the first wait: gives the members that count waits their zeros.
+    #[inline(always)]
+    pub fn first_wait(&mut self) {
+        self.op |= WAITED;
+        self.awaited = 0;
+        self.acquired_ns = 0;
+        self.released_ns = 0;
+        self.wait_ns = 0;
+        self.spin_ns = 0;
+        self.spin_from = 0;
+        self.driver_wait_ns = 0;
+        self.driver_waits = 0;
+        self.holder_tid = 0;
+        self.other_lock = 0;
+    }
+}
+
 /// Holders of info_lock that others waited for that are told apart; waits behind further ones are counted as lost.
 pub const MAX_BLOCKERS: u32 = 2048;
 

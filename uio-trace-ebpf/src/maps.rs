@@ -1,13 +1,12 @@
 //! Every map, with the reason for its type and size.
 
-use crate::inflight::InFlight;
 use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, PerCpuArray, PerCpuHashMap, RingBuf},
 };
 use uio_trace_common::{
     loss::COUNTERS as COUNTER_COUNT,
-    uio::{BlockerKey, BlockerValue, MAX_BLOCKERS, MAX_MINORS, OPS, UioSeries},
+    uio::{BlockerKey, BlockerValue, INFLIGHT_BITS, InFlight, MAX_BLOCKERS, MAX_MINORS, OP_SLOTS, UioSeries},
 };
 
 /// Rare and precious: lives of refs, contexts and devices. 1 MiB holds about 11,000 events, several seconds of the
@@ -23,15 +22,15 @@ pub static SLOW: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 #[map]
 pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTER_COUNT, 0);
 
-/// log2 of the number of in-flight sets.
-pub const INFLIGHT_BITS: u32 = 13;
-
 /// One slot per thread inside an operation, found by the thread id's low bits, not by a hash: an array lookup is a few
 /// instructions where a hash map's costs hundreds for lookup, insert and delete. Two threads that share low bits and are inside
 /// an operation at the same moment collide; the second is not traced and counted. The second half is for page faults, which
-/// can happen inside another operation.
+/// can happen inside another operation. Mapped by user space, which looks for operations that do not end.
 #[map]
-pub static INFLIGHT: Array<InFlight> = Array::with_max_entries(2 << INFLIGHT_BITS, 0);
+pub static INFLIGHT: Array<InFlight> = Array::with_max_entries(2 << INFLIGHT_BITS, BPF_F_MMAPABLE);
+
+/// include/uapi/linux/bpf.h, since 5.5.
+const BPF_F_MMAPABLE: u32 = 1 << 10;
 
 /// What user space knows about the uio module, and what invalidates the device cached in a slot.
 #[repr(C)]
@@ -62,10 +61,6 @@ pub static UNREGISTERING: HashMap<u64, u64> = HashMap::with_max_entries(4 * MAX_
 /// Address of the device of a minor, for `uio_open`, which has no `private_data` at entry.
 #[map]
 pub static MINOR_DEVICE: Array<u64> = Array::with_max_entries(MAX_MINORS, 0);
-
-/// Room for every value [`crate::inflight::InFlight::operation`] can have: a mask is a bound that every verifier remembers.
-pub const OP_SLOTS: usize = 16;
-const _: () = assert!((OPS as usize) < OP_SLOTS);
 
 /// This CPU's series of one device.
 #[repr(C)]

@@ -14,7 +14,7 @@ pub type MonotonicNs = u64;
 pub struct KernelPtr(pub u64);
 
 /// A task at the moment of an event.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Task {
     /// Process id.
     pub tgid: u32,
@@ -246,6 +246,8 @@ pub enum EventKind {
     UioReading(Vec<UioSeriesReading>),
     /// Who waited behind whom, absolute since the trace began.
     UioBlockers(Vec<UioBlockerReading>),
+    /// UIO operations under way that have taken long; all of them, each time they are looked at and there are or were some.
+    UioRunning(Vec<UioRunning>),
     /// What /sys/class/uio says now (all devices; one that is missing is gone).
     UioDevices(Vec<UioDeviceInfo>),
     /// Who has UIO devices open.
@@ -374,6 +376,36 @@ pub struct UioSlow {
     /// Who held info_lock when the wait began.
     pub holder: Option<Task>,
     /// What the holder did then; `None`: nothing that is traced, or there was none.
+    pub holder_op: Option<UioOp>,
+}
+
+/// A UIO operation under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UioRunning {
+    /// Whose.
+    pub by: Task,
+    /// Device.
+    pub device: DeviceKey,
+    /// Address of its `struct uio_device`; 0: not known.
+    pub idev: KernelPtr,
+    /// Operation.
+    pub op: UioOp,
+    /// Entry.
+    pub since_ns: MonotonicNs,
+    /// The lock it waits for now, if it does.
+    pub waits: Option<LockWait>,
+}
+
+/// A wait for a lock that lasts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockWait {
+    /// It is info_lock; else another one.
+    pub info_lock: bool,
+    /// When it began.
+    pub since_ns: MonotonicNs,
+    /// Who held info_lock then.
+    pub holder: Option<Task>,
+    /// What the holder did then; `None`: nothing that is traced, or not known.
     pub holder_op: Option<UioOp>,
 }
 

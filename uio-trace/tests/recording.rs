@@ -84,10 +84,11 @@ fn kind(event: &Event) -> usize {
         EventKind::UioOpen(_) => 25,
         EventKind::ThreadTimes(_) => 26,
         EventKind::AioLastRequest { .. } => 27,
+        EventKind::UioRunning(_) => 28,
     }
 }
 
-const KINDS: usize = 28;
+const KINDS: usize = 29;
 
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {

@@ -7,7 +7,7 @@ use crate::{
     emit::{lifecycle, lifecycle_at},
     inflight::current_tid,
     kernel_read::{ReadFault, read_at, read_text},
-    maps::{AIO_WAITERS, AioWaiter, INFLIGHT_BITS},
+    maps::{AIO_WAITERS, AioWaiter},
     settings::setting,
 };
 use aya_ebpf::{
@@ -15,10 +15,13 @@ use aya_ebpf::{
     macros::{fentry, fexit, kprobe, kretprobe},
     programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
-use uio_trace_common::event::{
-    AioKill, AioLastRequest, AioRelease, ExitAio, FILE_NAME, IoDestroy, KIND_AIO_KILL, KIND_AIO_LAST_REQUEST,
-    KIND_AIO_REQS_RELEASED, KIND_AIO_USERS_RELEASED, KIND_EXIT_AIO_BEGIN, KIND_EXIT_AIO_END,
-    KIND_IO_DESTROY_BEGIN, KIND_IO_DESTROY_END,
+use uio_trace_common::{
+    event::{
+        AioKill, AioLastRequest, AioRelease, ExitAio, FILE_NAME, IoDestroy, KIND_AIO_KILL,
+        KIND_AIO_LAST_REQUEST, KIND_AIO_REQS_RELEASED, KIND_AIO_USERS_RELEASED, KIND_EXIT_AIO_BEGIN,
+        KIND_EXIT_AIO_END, KIND_IO_DESTROY_BEGIN, KIND_IO_DESTROY_END,
+    },
+    uio::INFLIGHT_BITS,
 };
 
 #[inline(always)]

@@ -4,7 +4,7 @@
 //! `contention_end` once (kernel/locking/mutex.c, 5.19 to 7.2): the first begin counts.
 
 use crate::{
-    inflight::{InFlight, current_tid, innermost, operation_of},
+    inflight::{current_tid, innermost, operation_of},
     kernel_read::read_at,
     settings::setting,
 };
@@ -13,6 +13,7 @@ use aya_ebpf::{
     macros::{btf_tracepoint, kprobe, kretprobe},
     programs::{BtfTracePointContext, ProbeContext, RetProbeContext},
 };
+use uio_trace_common::uio::InFlight;
 
 /// LCB_F_SPIN | LCB_F_READ | LCB_F_WRITE, include/trace/events/lock.h: a spinning lock has no other bit. Such a contention may
 /// belong to an interrupt that came in between, so it is not taken for a wait of the operation.

@@ -86,6 +86,13 @@ impl Filter {
                 }
                 true
             }
+            EventKind::UioRunning(rows) => {
+                rows.retain(|row| {
+                    wanted(self, &row.by)
+                        && (self.device.is_none() || self.minors.contains(&row.device.minor))
+                });
+                true
+            }
             EventKind::UioSlow(slow) => {
                 wanted(self, &slow.by) && (self.device.is_none() || self.minors.contains(&slow.device.minor))
             }

@@ -9,6 +9,7 @@ use crate::{
         blockers, clock, counters,
         openers::Openers,
         ring::RingReader,
+        running::RunningReader,
         series::SeriesReader,
         symbols::SymbolSource,
         sysfs::UioSysfs,
@@ -82,6 +83,7 @@ pub struct Tracer {
     /// A look found a percpu_ref in one.
     found_ref: bool,
     scan: Scan,
+    running: RunningReader,
     /// Why kernel stacks cannot be read.
     stacks: Result<(), String>,
     /// /proc numbers processes as the kernel does.
@@ -142,6 +144,7 @@ impl Tracer {
         } else {
             None
         };
+        let running = RunningReader::new(&session)?;
         let mut housekeeping = interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let now = clock::monotonic_ns();
@@ -171,6 +174,7 @@ impl Tracer {
             } else {
                 Scan::none()
             },
+            running,
             stacks,
             hosts_pids,
         };
@@ -403,6 +407,13 @@ impl Tracer {
         }
         self.tell(EventKind::UioBlockers(blockers));
         self.tell(EventKind::Counters(counts));
+        if self.session.uio_attached()
+            && let Some(rows) = self
+                .running
+                .read(&self.root, clock::monotonic_ns(), self.hosts_pids)
+        {
+            self.tell(EventKind::UioRunning(rows));
+        }
         self.tell(EventKind::Tick);
         for event in std::mem::take(&mut self.pending) {
             if let Some(event) = self.filter.pass(event) {

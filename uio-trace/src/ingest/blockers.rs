@@ -48,10 +48,10 @@ fn reading<'a>(
     key: &BlockerKey,
     cpus: impl Iterator<Item = &'a BlockerValue> + Clone,
 ) -> Option<UioBlockerReading> {
-    // Every CPU that has counted wrote the name; the others have zeros.
+    // The CPU that made the entry wrote the name; others find it there, with zeros of their own, and count on.
     let comm = cpus
         .clone()
-        .find(|value| value.count > 0)
+        .find(|value| value.comm[0] != 0)
         .map_or_else(String::new, |value| decode::comm(&value.comm));
     Some(UioBlockerReading {
         device: DeviceKey {
@@ -102,7 +102,11 @@ mod tests {
             comm: [0; 16],
         };
         some.comm[..2].copy_from_slice(b"rd");
-        let found = reading(&key(OP_WRITE, OP_UNKNOWN), [&none, &some, &some].into_iter()).unwrap();
+        let counted = BlockerValue {
+            comm: [0; 16],
+            ..some
+        };
+        let found = reading(&key(OP_WRITE, OP_UNKNOWN), [&none, &counted, &some].into_iter()).unwrap();
         assert_eq!((found.count, found.wait_ns, found.same_cpu), (4, 60, 2));
         assert_eq!((found.holder.comm.as_str(), found.holder_op), ("rd", None));
         assert_eq!(reading(&key(OPS, OP_WRITE), [&some].into_iter()), None);

@@ -7,6 +7,7 @@ pub mod decode;
 pub mod family;
 pub mod openers;
 pub mod ring;
+pub mod running;
 pub mod series;
 pub mod symbols;
 pub mod sysfs;

@@ -7,6 +7,10 @@ pub const MAX_THREADS: usize = 1024;
 pub const MAX_UIO_SERIES: usize = 1024 * 10;
 /// UIO devices (minor, generation) kept.
 pub const MAX_UIO_DEVICES: usize = 2048;
+/// UIO operations under way that are told of in one look.
+pub const MAX_RUNNING: usize = 256;
+/// An operation under way for this long (ns) is told of.
+pub const RUNNING_AFTER_NS: u64 = 100_000_000;
 /// Holders kept (by device, thread and pair of operations): as many as the kernel side tells apart.
 pub const MAX_BLOCKERS: usize = uio_trace_common::uio::MAX_BLOCKERS as usize;
 /// Processes shown that have a device open.

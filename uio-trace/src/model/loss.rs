@@ -42,6 +42,13 @@ impl Counters {
         lifecycle_lost
     }
 
+    /// Returns of UIO operations were missed: a slot may say that one is under way which is over.
+    pub fn missed_returns(&self) -> bool {
+        self.now
+            .get(raw::name(raw::DROP_EXIT_MISSED))
+            .is_some_and(|n| *n > 0)
+    }
+
     /// A new interval begins.
     pub fn begin_interval(&mut self) {
         self.base.clone_from(&self.now);

@@ -18,6 +18,7 @@ pub mod loss;
 pub mod owners;
 pub mod percpu_ref;
 pub mod questions;
+pub mod running;
 pub mod slow;
 pub mod snapshot;
 pub mod threads;
@@ -76,6 +77,7 @@ pub struct Model {
     courses: unregister::Courses,
     aio: aio::Aio,
     before: waits::BegunBefore,
+    running: running::Running,
     stacks: questions::Stacks,
     counters: loss::Counters,
     history: history::Recorder,
@@ -266,6 +268,14 @@ impl Model {
             EventKind::UioReading(readings) => self.uio.readings(readings),
             EventKind::UioBlockers(readings) => self.blockers.readings(readings),
             EventKind::ThreadTimes(times) => self.threads.readings(ts_ns, times),
+            EventKind::UioRunning(rows) => {
+                // Its row has its age; one found by its stack has none.
+                for row in &rows {
+                    self.before.moved(row.by.tid);
+                }
+                self.running.set(rows);
+                self.courses.running(self.running.rows());
+            }
             EventKind::UioDevices(list) => self.uio.devices(ts_ns, list),
             EventKind::UioOpen(open) => self.uio.open(ts_ns, open),
             EventKind::UioPresence(presence) => self.uio.presence(ts_ns, presence),
@@ -287,7 +297,7 @@ impl Model {
                     stack.task = clean(stack.task);
                     // What the trace has seen begin has its own row.
                     let tid = stack.task.tid;
-                    if !self.aio.waits(tid) && !self.refs.killed_by(tid) {
+                    if !self.aio.waits(tid) && !self.refs.killed_by(tid) && !self.running.has(tid) {
                         self.before.found(ts_ns, stack);
                     }
                 }
@@ -296,6 +306,7 @@ impl Model {
                 for stack in &stacks {
                     self.before.stack(stack);
                 }
+                self.running.stacks(&stacks);
                 self.stacks.set(stacks);
             }
             EventKind::Tick => self.remember(ts_ns),
@@ -416,6 +427,9 @@ impl Model {
         let references = |reference| self.refs.references(reference);
         rows.extend(self.aio.in_progress(self.now_ns, switches, &references));
         rows.extend(self.before.in_progress(self.now_ns));
+        let missed = self.counters.missed_returns();
+        let name = |device| self.uio.name(device);
+        rows.extend(self.running.in_progress(self.now_ns, missed, name));
         rows.sort_by(|a, b| {
             let age = |p: &InProgress| p.age_ns.unwrap_or(u64::MAX);
             let rest = |p: &InProgress| (p.tgid, p.tid);
@@ -514,6 +528,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::ThreadTimes(_)
         | EventKind::UioReading(_)
         | EventKind::UioBlockers(_)
+        | EventKind::UioRunning(_)
         | EventKind::UioDevices(_)
         | EventKind::UioOpen(_)
         | EventKind::UioPresence(_)

@@ -1,6 +1,7 @@
 //! What the model would like to know: it cannot look for itself, but asks whoever feeds it, and the answers are events.
 
 use super::limits::{MAX_STACKS, STACK_AFTER_NS};
+use super::running::in_uio;
 use super::snapshot::InProgress;
 use super::{Model, waits};
 use crate::event::{Event, EventKind, KernelPtr, MonotonicNs, Task, TaskStack};
@@ -53,7 +54,7 @@ impl Stacks {
     pub fn set(&mut self, stacks: Vec<TaskStack>) {
         self.0 = stacks
             .into_iter()
-            .filter(|s| waits::classify(&s.frames).is_some())
+            .filter(|s| waits::classify(&s.frames).is_some() || in_uio(&s.frames))
             .map(|s| (s.task.tid, s))
             .collect();
     }
@@ -63,7 +64,11 @@ impl Stacks {
     pub fn put_into(&self, rows: &mut [InProgress]) {
         for row in rows {
             if row.stack.is_none() && row.age_ns.is_some_and(|age| age >= STACK_AFTER_NS) {
-                let Some(stack) = self.0.get(&row.tid) else {
+                let fits = |stack: &&TaskStack| match row.uio {
+                    Some(_) => in_uio(&stack.frames),
+                    None => waits::classify(&stack.frames).is_some(),
+                };
+                let Some(stack) = self.0.get(&row.tid).filter(fits) else {
                     continue;
                 };
                 row.stack = Some(stack.frames.clone());

@@ -4,7 +4,7 @@
 //! nanoseconds and end in `_ns`.
 
 use super::history::History;
-use crate::event::RequestFile;
+use crate::event::{RequestFile, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -177,10 +177,29 @@ pub struct RefCourse {
     pub grace_period_ns: Option<u64>,
     /// References that operations still held then.
     pub references: Option<u64>,
+    /// Operations that had begun before the kill and were seen under way after it: who held them. Only those that lasted until
+    /// somebody looked.
+    #[serde(default)]
+    pub holders: Vec<RefHolder>,
     /// Confirmation to the last put.
     pub drain_ns: Option<u64>,
     /// Last put to the return.
     pub rest_ns: Option<u64>,
+}
+
+/// An operation on a device that held a reference while its unregistration waited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefHolder {
+    /// Name of the task.
+    pub comm: String,
+    /// Its process.
+    pub tgid: u32,
+    /// The task.
+    pub tid: u32,
+    /// What it did.
+    pub op: String,
+    /// For how long it had been doing that at the kill.
+    pub before_ns: u64,
 }
 
 /// What kind of answer a [`WhatIf`] is.
@@ -512,6 +531,26 @@ pub struct InProgress {
     pub direct_files: Option<Vec<String>>,
     /// Its end may have been lost.
     pub uncertain: bool,
+    /// Of a UIO operation: which, and behind whom.
+    #[serde(default)]
+    pub uio: Option<InUio>,
+}
+
+/// A UIO operation under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InUio {
+    /// Minor number of the device.
+    pub minor: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// Operation.
+    pub op: String,
+    /// For how long it has waited for the lock it waits for now, ns; `None`: it does not wait for one.
+    pub wait_ns: Option<u64>,
+    /// Who held info_lock when it began to wait; `None`: it does not wait for it, or that is not known.
+    pub holder: Option<Task>,
+    /// What the holder did then; `None`: nothing that is traced, or not known.
+    pub holder_op: Option<String>,
 }
 
 impl InProgress {

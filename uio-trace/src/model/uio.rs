@@ -303,6 +303,11 @@ impl Uio {
         self.epoch += 1;
     }
 
+    /// Name of a device.
+    pub fn name(&self, key: DeviceKey) -> Option<String> {
+        self.devices.get(&key)?.name.clone()
+    }
+
     /// Is the driver there?
     pub fn present(&self) -> bool {
         match self.presence {

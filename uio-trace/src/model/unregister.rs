@@ -4,13 +4,18 @@
 //! for the kill's confirmation and for the last put ("uio: Replace mutex info_lock with percpu_ref", 2022). Kill, switch and
 //! release are events of their own; here they are put together with the unregistration during which its task killed the ref.
 
-use super::snapshot::{RefCourse, Unregister};
-use crate::event::{KernelPtr, MonotonicNs, Task};
+use super::snapshot::{RefCourse, RefHolder, Unregister};
+use crate::event::{KernelPtr, MonotonicNs, Task, UioOp, UioRunning};
 use crate::fast_map::PtrMap;
 use crate::format::{duration, plural};
 
 /// Courses followed at a time; a device has one ref.
 const MAX_COURSES: usize = 256;
+
+/// Holders kept of a course.
+const MAX_HOLDERS: usize = 8;
+/// A `struct uio_device`, and the ref in it, is not larger.
+const UIO_DEVICE_MAX: u64 = 2048;
 
 /// A ref of the uio module that was killed.
 #[derive(Debug, Clone)]
@@ -20,6 +25,7 @@ struct Course {
     confirmed_ns: Option<MonotonicNs>,
     released_ns: Option<MonotonicNs>,
     references: Option<u64>,
+    holders: Vec<RefHolder>,
 }
 
 /// Refs of the uio module on their way.
@@ -46,6 +52,7 @@ impl Courses {
             confirmed_ns: None,
             released_ns: None,
             references: None,
+            holders: Vec::new(),
         };
         self.by_ref.insert(reference, course);
     }
@@ -65,6 +72,33 @@ impl Courses {
     pub fn released(&mut self, ts_ns: MonotonicNs, reference: KernelPtr) {
         if let Some(course) = self.by_ref.get_mut(&reference) {
             course.released_ns.get_or_insert(ts_ns);
+        }
+    }
+
+    /// Operations under way: those on the device of a ref that have been since before its kill hold it.
+    pub fn running(&mut self, rows: &[UioRunning]) {
+        for (reference, course) in &mut self.by_ref {
+            if course.released_ns.is_some() {
+                continue;
+            }
+            for row in rows {
+                let inside = row.idev.0 != 0 && reference.0.wrapping_sub(row.idev.0) < UIO_DEVICE_MAX;
+                let known = course.holders.iter().any(|holder| holder.tid == row.by.tid);
+                if inside
+                    && !known
+                    && row.op != UioOp::Unregister
+                    && row.since_ns <= course.killed_ns
+                    && course.holders.len() < MAX_HOLDERS
+                {
+                    course.holders.push(RefHolder {
+                        comm: row.by.comm.clone(),
+                        tgid: row.by.tgid,
+                        tid: row.by.tid,
+                        op: row.op.name().to_owned(),
+                        before_ns: course.killed_ns - row.since_ns,
+                    });
+                }
+            }
         }
     }
 
@@ -96,6 +130,7 @@ impl Courses {
                     .confirmed_ns
                     .map(|confirmed| confirmed.saturating_sub(course.killed_ns)),
                 references: course.references,
+                holders: course.holders,
                 drain_ns: course
                     .released_ns
                     .zip(course.confirmed_ns)
@@ -121,8 +156,21 @@ impl Unregister {
         let left = course
             .references
             .map_or_else(String::new, |n| format!(" with {} left", plural(n, "reference")));
+        let held = match course.holders.as_slice() {
+            [] => String::new(),
+            [first, rest @ ..] => {
+                let more = match rest.len() {
+                    0 => String::new(),
+                    n => format!(" and {}", plural(n as u64, "other")),
+                };
+                format!(
+                    ", held by {} ({}/{}) in {}{more}",
+                    first.comm, first.tgid, first.tid, first.op
+                )
+            }
+        };
         format!(
-            "{by} in {took}: grace period {}, then {} until the last put{left}, {} to the return",
+            "{by} in {took}: grace period {}, then {} until the last put{left}{held}, {} to the return",
             known(course.grace_period_ns),
             known(course.drain_ns),
             known(course.rest_ns),
@@ -133,7 +181,7 @@ impl Unregister {
 #[cfg(test)]
 mod tests {
     use super::{Courses, MAX_COURSES};
-    use crate::event::{KernelPtr, Task};
+    use crate::event::{DeviceKey, KernelPtr, Task, UioOp, UioRunning};
 
     fn task(tid: u32) -> Task {
         Task {
@@ -165,6 +213,50 @@ mod tests {
         // What it took is gone, the other's is still there.
         assert!(courses.unregistered(201, task(7), 100, 0).course.is_none());
         assert!(courses.unregistered(201, task(8), 100, 0).course.is_some());
+    }
+
+    #[test]
+    fn who_has_been_inside_since_before_the_kill_holds_it() {
+        let running = |tid, minor, since_ns, op| UioRunning {
+            by: Task {
+                tgid: 3,
+                tid,
+                comm: "fio".into(),
+            },
+            device: DeviceKey { minor, generation: 0 },
+            idev: KernelPtr(0x10_0000 * u64::from(minor + 1)),
+            op,
+            since_ns,
+            waits: None,
+        };
+        let mut courses = Courses::default();
+        let reference = KernelPtr(0x10_0000 + 640);
+        courses.killed(110, reference, &task(7));
+        let rows = [
+            running(5, 0, 90, UioOp::Write),
+            // Began after the kill: refused, or in the part without a reference.
+            running(6, 0, 120, UioOp::Write),
+            // Another device.
+            running(8, 1, 90, UioOp::Write),
+            running(7, 0, 100, UioOp::Unregister),
+        ];
+        courses.running(&rows);
+        courses.running(&rows);
+        courses.switched(140, reference, Some(1));
+        courses.released(190, reference);
+        // Nobody holds what is released.
+        courses.running(&[running(9, 0, 80, UioOp::Poll)]);
+        let row = courses.unregistered(200, task(7), 100, 0);
+        let holders = &row.course.as_ref().unwrap().holders;
+        let found: Vec<_> = holders
+            .iter()
+            .map(|h| (h.tid, h.op.as_str(), h.before_ns))
+            .collect();
+        assert_eq!(found, [(5, "write", 20)]);
+        assert!(
+            row.sentence()
+                .contains("1 reference left, held by fio (3/5) in write, 10 ns")
+        );
     }
 
     #[test]

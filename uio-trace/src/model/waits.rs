@@ -188,7 +188,7 @@ fn info_lock(frames: &[String]) -> Option<Wait> {
 }
 
 /// Without what the compiler appends to its clones.
-fn bare(function: &str) -> &str {
+pub(super) fn bare(function: &str) -> &str {
     let end = [".constprop.", ".isra.", ".part.", ".cold"]
         .into_iter()
         .filter_map(|suffix| function.find(suffix))
@@ -288,6 +288,7 @@ impl Waiter {
             stack: Some(w.stack.clone()),
             direct_files: None,
             uncertain: false,
+            uio: None,
         }
     }
 }

@@ -342,6 +342,13 @@ fn on_cpus(loop_: &Loop, (few, many): (f64, f64), (least, most): (f64, f64), run
     (low.min(high), high)
 }
 
+/// CPUs that the threads are at least spread over, from the share of waits that began on the holder's CPU. On k CPUs evenly, and
+/// without regard for where the holder is, it would be 1 / k; whoever computes while holding the lock is met on its own CPU less
+/// often than that, but then the share says nothing ([`SHARED_CPUS_SHARE`]).
+fn spread_over(same_cpu: f64, cpus: f64) -> f64 {
+    (1.0 / same_cpu).clamp(1.0, cpus)
+}
+
 /// Threads of a closed loop, how many of them wait for the lock, and the gain without waits when nothing else is short.
 struct Loop {
     threads: f64,
@@ -390,8 +397,11 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
                 gain,
             };
             let work = work(cpu_use, threads, waiting, op.spin_ns.map(per_time), cpus);
-            // Waits that begin on the holder's CPU: perhaps the threads have only that one.
-            let few = if shared { 1.0 } else { cpus };
+            let few = if shared {
+                spread_over(share(f.behind.same_cpu, f.behind.all), cpus)
+            } else {
+                cpus
+            };
             let (low, high) = on_cpus(&closed, (few, cpus), work, cpu_use.runqueue);
             let wide = match op.spin_ns {
                 _ if shared => Wide::SharedCpus,

@@ -208,6 +208,20 @@ pub fn events() -> Vec<Event> {
             wait_ns: 1 << 50,
             same_cpu: 2,
         }]),
+        EventKind::UioRunning(vec![UioRunning {
+            by: by(),
+            device,
+            idev: pointer(8),
+            op: UioOp::Write,
+            since_ns: 1,
+            waits: Some(LockWait {
+                info_lock: true,
+                since_ns: 2,
+                holder: Some(by()),
+                holder_op: Some(UioOp::Poll),
+            }),
+        }]),
+        EventKind::UioRunning(Vec::new()),
         EventKind::UioUnregistered {
             by: by(),
             device,

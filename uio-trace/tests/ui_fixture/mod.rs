@@ -461,6 +461,7 @@ pub fn in_progress() -> Vec<InProgress> {
             stack: None,
             direct_files: None,
             uncertain: false,
+            uio: None,
         };
     let mut uncertain = item(
         "percpu_ref",

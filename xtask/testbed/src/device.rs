@@ -27,16 +27,66 @@ pub struct Truth {
     pub arrival_ns: u64,
 }
 
+/// Settings that are 0 between tests.
+const NUMBERS: [&str; 9] = [
+    "hold_us",
+    "spread",
+    "slow_us",
+    "slow_every",
+    "slow_tid",
+    "open_us",
+    "inner_us",
+    "interrupt_us",
+    "fail_every",
+];
+
+/// Puts all settings of a device back to what they are between tests, also when a test fails.
+pub struct Settings {
+    device: Testbed,
+    restored: bool,
+}
+
+impl Settings {
+    /// Of this device.
+    pub fn of(device: &Testbed) -> Settings {
+        Settings {
+            device: device.clone(),
+            restored: false,
+        }
+    }
+
+    /// Now; a failure is told.
+    pub fn restore(mut self) -> Result<()> {
+        self.restored = true;
+        self.all()
+    }
+
+    fn all(&self) -> Result<()> {
+        NUMBERS.iter().try_for_each(|name| self.device.set(name, 0))
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        if !self.restored {
+            // The test has failed already.
+            let _ = self.all();
+        }
+    }
+}
+
 impl Testbed {
-    /// The device with this index.
+    /// The device with this index. By its place in sysfs: reading names would be operations of their own.
     pub fn find(index: u32) -> Result<Testbed> {
         let name = format!("uio_testbed{index}");
-        let minor = minor_of(&name)?;
-        Ok(Testbed {
-            folder: PathBuf::from("/sys/devices").join(&name),
-            name,
-            minor,
-        })
+        let folder = PathBuf::from("/sys/devices").join(&name);
+        let entries =
+            std::fs::read_dir(folder.join("uio")).with_context(|| format!("{name} is not registered"))?;
+        let minor = entries
+            .flatten()
+            .find_map(|entry| entry.file_name().to_str()?.strip_prefix("uio")?.parse().ok())
+            .with_context(|| format!("{name} has no number"))?;
+        Ok(Testbed { folder, name, minor })
     }
 
     /// Its device node.
@@ -81,7 +131,18 @@ impl Testbed {
         })
     }
 
-    fn number(&self, name: &str) -> Result<u64> {
+    /// A setting of the module ([`NUMBERS`]).
+    pub fn set(&self, name: &str, value: u64) -> Result<()> {
+        self.write(name, &value.to_string())
+    }
+
+    /// What it is called when it is registered the next time.
+    pub fn rename(&self, name: &[u8]) -> Result<()> {
+        std::fs::write(self.folder.join("device_name"), name).context("cannot rename the device")
+    }
+
+    /// A count of the module.
+    pub fn number(&self, name: &str) -> Result<u64> {
         let path = self.folder.join(name);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -20,6 +20,7 @@ mod shared;
 mod storm;
 mod tests;
 mod tool;
+mod uio_mix;
 mod uio_write;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ struct Cli {
 enum Role {
     /// Threads that write to UIO devices; one JSON line with their own measures.
     UioWrite(uio_write::Options),
+    /// Threads that do different operations on one UIO device; one JSON line with their own measures.
+    UioMix(uio_mix::Options),
     /// AIO contexts torn down by exit or one by one; one JSON line with own measures.
     Aio(aio::Options),
     /// Processes without AIO that come and go.
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
 fn set_name(role: &Role) {
     let name = match role {
         Role::UioWrite(_) => c"uio-writer",
+        Role::UioMix(_) => c"uio-mixer",
         Role::Aio(options) if options.destroy => c"aio-destroyer",
         Role::Aio(options) if options.hold => c"aio-holder",
         Role::Aio(_) => c"aio-exiter",
@@ -118,6 +122,7 @@ fn run(role: Role) -> Result<ExitCode> {
     set_name(&role);
     match role {
         Role::UioWrite(options) => println!("{}", uio_write::run(&options)?),
+        Role::UioMix(options) => println!("{}", uio_mix::run(&options)?),
         Role::Aio(options) => println!("{}", aio::run(&options)?),
         Role::NoaioExit { count } => println!("{}", refs::exit_without_aio(count)?),
         Role::AioStorm(options) => println!("{}", storm::run(&options)?),

@@ -34,6 +34,9 @@ pub struct Options {
     /// Each thread opens the device itself.
     #[arg(long)]
     pub own_fd: bool,
+    /// Also count the writes that took longer than this, microseconds.
+    #[arg(long)]
+    pub longer_than_us: Option<u64>,
     /// Pin thread n to processor n, so that the measure does not contain migrations.
     #[arg(long)]
     pub pin: bool,
@@ -82,7 +85,7 @@ pub fn run(options: &Options) -> Result<Value> {
     for thread in threads {
         writers.push(thread.join().map_err(|_| anyhow::anyhow!("a writer panicked"))?);
     }
-    Ok(summary(&writers))
+    Ok(summary(&writers, options.longer_than_us))
 }
 
 fn open(device: &str) -> Result<File> {
@@ -186,7 +189,7 @@ pub fn errno_name(errno: i32) -> String {
     name.to_owned()
 }
 
-fn summary(writers: &[Writer]) -> Value {
+fn summary(writers: &[Writer], longer_than_us: Option<u64>) -> Value {
     let start = writers.iter().map(|writer| writer.start_ns).min().unwrap_or(0);
     let end = writers.iter().map(|writer| writer.end_ns).max().unwrap_or(0);
     let mut devices: Vec<&str> = writers.iter().map(|writer| writer.device.as_str()).collect();
@@ -199,6 +202,11 @@ fn summary(writers: &[Writer]) -> Value {
             .flat_map(|writer| writer.latencies.iter().copied())
             .collect();
         latencies.sort_unstable();
+        let longer = longer_than_us.map(|us| {
+            let place = latencies.partition_point(|latency| *latency <= us * 1000);
+            let longer = &latencies[place..];
+            json!({ "count": longer.len(), "sum_ns": longer.iter().sum::<u64>() })
+        });
         let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
         for (name, count) in mine.iter().flat_map(|writer| &writer.errors) {
             *errors.entry(name).or_insert(0) += count;
@@ -207,6 +215,7 @@ fn summary(writers: &[Writer]) -> Value {
             "device": device,
             "writes": latencies.len(),
             "errors": errors,
+            "longer": longer,
             // each thread's own time from its first to its last write, added up
             "thread_ns": mine.iter().map(|writer| writer.end_ns - writer.start_ns).sum::<u64>(),
             // and CPU time in it

@@ -2,7 +2,7 @@
 
 use super::{MINOR_MASK, now, own_process, state};
 use crate::{
-    inflight::{EARLY, InFlight, claim, current_tid},
+    inflight::{claim, current_tid},
     kernel_read::{ReadFault, read_at},
     maps::{DEVICE_GENERATION, GENERATIONS, MINOR_DEVICE, UNREGISTERING, UioState, count},
     settings::setting,
@@ -15,8 +15,8 @@ use aya_ebpf::{
 use uio_trace_common::{
     loss::{DROP_READ_FAULT, UIO_SEEN},
     uio::{
-        OP_FAULT, OP_MMAP, OP_NAME_SHOW, OP_OPEN, OP_POLL, OP_READ, OP_RELEASE, OP_UNREGISTER,
-        OP_VERSION_SHOW, OP_WRITE, OPS,
+        EARLY, InFlight, OP_FAULT, OP_MMAP, OP_NAME_SHOW, OP_OPEN, OP_POLL, OP_READ, OP_RELEASE,
+        OP_UNREGISTER, OP_VERSION_SHOW, OP_WRITE, OPS,
     },
 };
 

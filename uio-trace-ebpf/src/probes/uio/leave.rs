@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     emit::{lifecycle_at, slow},
-    inflight::{InFlight, current_tid, running},
+    inflight::{current_tid, running},
     kernel_read::read_at,
     maps::{DEVICE_GENERATION, GENERATIONS, MINOR_DEVICE, UNREGISTERING, count},
     settings::setting,
@@ -22,7 +22,7 @@ use uio_trace_common::{
     event::{KIND_UIO_REGISTERED, KIND_UIO_SLOW, KIND_UIO_UNREGISTERED, UioSlow, UioUnregistered},
     histogram::bucket_index,
     loss::{DROP_EXIT_WITHOUT_ENTRY, DROP_READ_FAULT, UIO_NO_DEVICE},
-    uio::{ERR_FAULT_SIGBUS, OP_FAULT, OP_OPEN, OP_READ, OP_UNREGISTER, OPS},
+    uio::{ERR_FAULT_SIGBUS, InFlight, OP_FAULT, OP_OPEN, OP_READ, OP_UNREGISTER, OPS},
 };
 
 /// Return of every operation but faults and registrations.

@@ -1,13 +1,12 @@
 //! The series operations are counted into.
 
-use crate::{
-    inflight::InFlight,
-    maps::{BLOCKERS, DEVICE_SERIES, DeviceSeries, OP_SLOTS, SERIES, SERIES_USED, count},
-};
+use crate::maps::{BLOCKERS, DEVICE_SERIES, DeviceSeries, SERIES, SERIES_USED, count};
 use uio_trace_common::{
     histogram::BUCKETS,
     loss::{DROP_BLOCKERS_FULL, DROP_MINOR_RANGE, DROP_SERIES_FULL},
-    uio::{BlockerKey, BlockerValue, ERRNOS, MAX_MINORS, OPS, SeriesHistogram, UioSeries},
+    uio::{
+        BlockerKey, BlockerValue, ERRNOS, InFlight, MAX_MINORS, OP_SLOTS, OPS, SeriesHistogram, UioSeries,
+    },
 };
 
 /// Counts a wait for info_lock to the holder's account.

@@ -180,6 +180,7 @@ impl OpenDrain {
             stack: None,
             direct_files: None,
             uncertain: self.uncertain_since.is_some(),
+            uio: None,
         })
     }
 }

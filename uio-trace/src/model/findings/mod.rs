@@ -7,6 +7,7 @@ mod aio;
 mod refs;
 mod uio;
 mod uio_behind;
+mod uio_stuck;
 
 use super::snapshot::{Finding, ProbeState, Severity, Snapshot};
 use crate::format::{duration_or_unknown, plural};

@@ -41,6 +41,7 @@ struct Sums {
 
 pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     uio_behind::stuck_unregister(snapshot, findings);
+    super::uio_stuck::diagnose(snapshot, findings);
     for device in &snapshot.uio_devices {
         findings.extend(uio_behind::slow_unregister(snapshot, device));
         findings.extend(uio_behind::gone_open(device));

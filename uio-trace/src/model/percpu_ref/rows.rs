@@ -98,6 +98,7 @@ impl Refs {
                 stack: None,
                 direct_files: None,
                 uncertain: o.uncertain_since.is_some(),
+                uio: None,
             })
         })
         .collect()

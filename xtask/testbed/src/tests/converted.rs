@@ -106,6 +106,10 @@ pub fn unregistered_with_ref(_: &Guest) -> Result<String> {
     let (record, end) = unregistered_under_load(true)?;
     converted.end()?;
     let row = &record["unregister"];
+    let holder = &row["course"]["holders"][0];
+    same("who held it", holder["tid"].as_u64(), Some(end.writer_tid.into()))
+        .with_context(|| shortened(row))?;
+    same("in what", holder["op"].as_str(), Some("write"))?;
     let part = |name: &str| number(row, name).map(|ns| ns as f64);
     same(
         "references held when the kill was confirmed",
@@ -176,6 +180,7 @@ struct Course {
     began_ns: f64,
     took_ns: f64,
     written_ns: f64,
+    writer_tid: u32,
 }
 
 /// A device is unregistered under a write that takes long; then operations on it are refused. The tool's record of it.
@@ -208,10 +213,14 @@ fn unregistered_under_load(has_ref: bool) -> Result<(Value, Course)> {
         )?;
     }
     testbed.set_hold(HOLD_US, false)?;
+    let (send, receive) = std::sync::mpsc::channel();
     let writer = std::thread::spawn(move || -> Result<u64> {
+        // SAFETY: takes no argument and cannot fail.
+        let _ = send.send(unsafe { libc::gettid() });
         first.write_all(&1_u32.to_ne_bytes()).context("the long write")?;
         Ok(monotonic_ns())
     });
+    let writer_tid = u32::try_from(receive.recv().context("the writer did not start")?)?;
     wait_until("that the write is in the driver", Duration::from_secs(5), || {
         testbed.truth().is_ok_and(|truth| truth.calls == 2)
     })?;
@@ -251,6 +260,7 @@ fn unregistered_under_load(has_ref: bool) -> Result<(Value, Course)> {
             began_ns: began_ns as f64,
             took_ns,
             written_ns: written_ns as f64,
+            writer_tid,
         },
     ))
 }

@@ -8,11 +8,13 @@ mod conduct;
 mod converted;
 mod hangs;
 mod in_flight;
+mod mixed;
 mod refs;
 mod reload;
 mod session;
 mod storm;
 mod uio;
+mod under_way;
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -161,6 +163,16 @@ fn cases() -> Vec<Case> {
             "uio_waits_stay_with_their_device",
             uio::waits_stay_with_their_device,
         ),
+        full("uio_waits_by_operation", mixed::waits_by_operation).timed(),
+        full("uio_reads_and_interrupts", mixed::reads_and_interrupts),
+        full("uio_blocked_by_a_slow_writer", mixed::blocked_by_a_slow_writer).timed(),
+        full("uio_blocked_by_a_slow_open", mixed::blocked_by_a_slow_open).timed(),
+        full("uio_driver_lock", mixed::driver_lock).timed(),
+        full("uio_queue_of_1_to_8_writers", mixed::queue).timed(),
+        full("uio_under_way_is_shown", under_way::shown),
+        full("uio_killed_while_waiting", under_way::killed_while_waiting),
+        patching("bad_256_devices", under_way::many_devices),
+        patching("bad_device_name", under_way::device_name),
         smoke("aio_exit_1", |guest| aio::by_exit(guest, 1)).timed(),
         smoke("aio_exit_4", |guest| aio::by_exit(guest, 4)).timed(),
         full("aio_exit_64", |guest| aio::by_exit(guest, 64)).timed(),

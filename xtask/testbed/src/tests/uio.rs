@@ -127,7 +127,7 @@ fn only_devices(records: &Records, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn nothing_lost(records: &Records) -> Result<()> {
+pub(super) fn nothing_lost(records: &Records) -> Result<()> {
     let loss = records.loss();
     if loss.is_null() {
         bail!("there is no loss record");
