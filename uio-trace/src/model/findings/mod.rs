@@ -132,10 +132,12 @@ fn nothing_here(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     if waits {
         return;
     }
-    if let Some(oldest) = snapshot.in_progress.first() {
+    // What is said of UIO operations is said by their own findings.
+    let mut rows = snapshot.in_progress.iter().filter(|row| row.uio.is_none());
+    if let Some(oldest) = rows.next() {
         let text = format!(
             "{} under way, the oldest for {}: no longer than usual",
-            plural(snapshot.in_progress.len() as u64, "drain or percpu_ref"),
+            plural(rows.count() as u64 + 1, "drain or percpu_ref"),
             duration_or_unknown(oldest.age_ns),
         );
         let f = finding("under_way", Severity::Info, "host".to_string(), text, 0.0);

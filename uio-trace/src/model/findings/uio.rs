@@ -126,6 +126,19 @@ fn lock(device: &UioDevice, sums: &Sums, utilization: f64, subject: String) -> F
             utilization,
         };
         serialised(device, &waits, severity, subject, cost)
+    } else if !enough && sums.contended > 0 && cost >= SERIALISED_COST {
+        let severity = if wait_share >= SERIALISED_WAIT_SHARE && cost >= CRITICAL_COST {
+            Severity::Warning
+        } else {
+            Severity::Info
+        };
+        let text = format!(
+            "{subject}: {} of {} waited for info_lock, {} in all: too few to say what it costs",
+            count(sums.contended),
+            plural(sums.ops, "operation"),
+            duration(sums.wait_ns),
+        );
+        finding("uio_few_waits", severity, subject, text, cost)
     } else if enough && contended_share >= CONTENDED_SHARE {
         let text = format!(
             "{subject} is contended but cheap: {} of {} waited for info_lock, mean {}, {} of the callers' time",
