@@ -1,16 +1,19 @@
-//! What /sys/class/uio shows. Reading `name` takes the device's info_lock, so it is read once per device, and by a thread of
-//! its own: a device whose lock is never released must not stop the tool.
+//! What /sys/class/uio shows. Reading `name` takes the device's info_lock, so it is read once per device, and by a thread for
+//! that device alone: one whose lock is never released must neither stop the tool nor hide the others' names.
 
 use crate::{event::UioDeviceInfo, kernel::Root};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
+
+/// How long new devices may take to tell their names before the others go on without.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A device folder: a re-registered minor has another inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,27 +86,19 @@ pub fn names(root: &Root, minors: &[u32], patience: Duration) -> Vec<UioDeviceIn
 /// Follows /sys/class/uio.
 pub struct UioSysfs {
     root: Root,
-    ask: Sender<(Life, PathBuf)>,
+    answer: Sender<(Life, UioDeviceInfo)>,
     answers: Receiver<(Life, UioDeviceInfo)>,
     /// `None`: asked for.
     known: BTreeMap<Life, Option<UioDeviceInfo>>,
 }
 
 impl UioSysfs {
-    /// Starts the reading thread; it ends with this value.
+    /// Nothing is read yet.
     pub fn start(root: Root) -> UioSysfs {
-        let (ask, questions) = channel::<(Life, PathBuf)>();
         let (answer, answers) = channel();
-        thread::spawn(move || {
-            for (life, folder) in questions {
-                if answer.send((life, read(life.minor, &folder))).is_err() {
-                    return;
-                }
-            }
-        });
         UioSysfs {
             root,
-            ask,
+            answer,
             answers,
             known: BTreeMap::new(),
         }
@@ -129,13 +124,27 @@ impl UioSysfs {
         let before = self.known.len();
         self.known.retain(|life, _| lives.iter().any(|(l, _)| l == life));
         let mut changed = self.known.len() != before;
+        let mut asked = BTreeSet::new();
         for (life, path) in lives {
-            if !self.known.contains_key(&life) && self.ask.send((life, path)).is_ok() {
+            if !self.known.contains_key(&life) {
+                let answer = self.answer.clone();
+                thread::spawn(move || answer.send((life, read(life.minor, &path))));
                 self.known.insert(life, None);
-                changed = true;
+                asked.insert(life);
             }
         }
-        while let Ok((life, info)) = self.answers.try_recv() {
+        changed |= !asked.is_empty();
+        // Names come at once unless somebody holds the lock: a trace that ends right after has them, too.
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let patience = match asked.is_empty() {
+                true => Duration::ZERO,
+                false => until.saturating_duration_since(Instant::now()),
+            };
+            let Ok((life, info)) = self.answers.recv_timeout(patience) else {
+                break;
+            };
+            asked.remove(&life);
             if let Some(known) = self.known.get_mut(&life) {
                 *known = Some(info);
                 changed = true;
@@ -161,6 +170,30 @@ impl UioSysfs {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn one_that_never_answers_hides_nobody() {
+        let root = std::env::temp_dir().join(format!("uio-trace-sysfs-held-{}", std::process::id()));
+        let class = root.join("sys/class/uio");
+        for minor in 0..20 {
+            fs::create_dir_all(class.join(format!("uio{minor}"))).unwrap();
+            fs::write(class.join(format!("uio{minor}/name")), "disk\n").unwrap();
+        }
+        // Nobody ever writes to it: reading its name does not return, as under a lock that is held.
+        fs::remove_file(class.join("uio0/name")).unwrap();
+        let path = std::ffi::CString::new(class.join("uio0/name").to_str().unwrap()).unwrap();
+        // SAFETY: a path that ends with NUL.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+        let mut sysfs = UioSysfs::start(Root::at(&root));
+        let first = sysfs.poll().unwrap();
+        let named = first.iter().filter(|d| d.name.is_some()).count();
+        assert_eq!((first.len(), named), (20, 19));
+        // It is not waited for again.
+        let begin = Instant::now();
+        assert_eq!(sysfs.poll(), None);
+        assert!(begin.elapsed() < PATIENCE);
+        fs::remove_dir_all(&root).unwrap();
+    }
 
     /// A device whose name cannot be read (here: there is none) is listed all the same, without holding up the others.
     #[test]
