@@ -91,7 +91,7 @@ pub fn waits_by_operation(_: &Guest) -> Result<String> {
         let truth = waits(by_itself, &load, op, wake_ns)?;
         let figures = records.operation(&device.name, op);
         let set_up: u64 = if matches!(op, "open" | "release") {
-            let loads = alone.iter().chain([&load]);
+            let loads = alone.iter().chain([&load, &write]);
             loads.map(|load| number(load, "/set_up")).sum::<Result<u64>>()?
         } else {
             0
