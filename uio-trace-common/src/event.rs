@@ -69,7 +69,12 @@ pub struct RefKill {
     pub count_ptr: u64,
     /// `percpu_ref_data.count` before the kill; of a ref in atomic mode all references, the one that the kill drops included.
     pub count: u64,
+    /// Id of the killer's kernel stack in the map of stacks; negative: not taken ([`STACK_NOT_WANTED`]), or the kernel's reason.
+    pub stack: i64,
 }
+
+/// In [`RefKill::stack`]: this owner's kills are many, and only some of them get their stack taken.
+pub const STACK_NOT_WANTED: i64 = -1 << 32;
 
 /// `static void percpu_ref_switch_to_atomic_rcu(struct rcu_head *rcu)`, lib/percpu-refcount.c. RCU callback context: the
 /// header's task is whoever was interrupted.
@@ -240,7 +245,7 @@ pub struct UioUnregistered {
 pub const MAX_EVENT: usize = core::mem::size_of::<EventHeader>() + core::mem::size_of::<UioSlow>();
 
 const _: () = assert!(core::mem::size_of::<EventHeader>() == 40);
-const _: () = assert!(core::mem::size_of::<RefKill>() == 48);
+const _: () = assert!(core::mem::size_of::<RefKill>() == 56);
 const _: () = assert!(core::mem::size_of::<RefSwitched>() == 56);
 const _: () = assert!(core::mem::size_of::<AioKill>() == 48);
 const _: () = assert!(core::mem::size_of::<UioSlow>() == 88);

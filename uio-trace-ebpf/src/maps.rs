@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, PerCpuArray, PerCpuHashMap, RingBuf},
+    maps::{Array, HashMap, LruPerCpuHashMap, PerCpuArray, PerCpuHashMap, RingBuf, StackTrace},
 };
 use uio_trace_common::{
     loss::COUNTERS as COUNTER_COUNT,
@@ -86,6 +86,15 @@ pub static SERIES_USED: PerCpuArray<u32> = PerCpuArray::with_max_entries(1, 0);
 /// The series. User space sets the size from the number of CPUs before loading.
 #[map]
 pub static SERIES: PerCpuArray<UioSeries> = PerCpuArray::with_max_entries(256, 0);
+
+/// Kernel stacks of killers, by a hash that the kernel makes of them. Two different ones with one hash: the second is not
+/// kept, and its kill has none.
+#[map]
+pub static KILL_STACKS: StackTrace = StackTrace::with_max_entries(1024, 0);
+
+/// Kills by release function on this CPU. Least recently used, so that owners cannot run out.
+#[map]
+pub static KILLS: LruPerCpuHashMap<u64, u64> = LruPerCpuHashMap::with_max_entries(512, 0);
 
 /// Waits by holder. A hash map, since threads are what is told apart; only contended operations come here, at their exit. Per
 /// CPU, so that no two writers share an entry; full is counted.

@@ -70,6 +70,7 @@ fn exit(process: u64, per_process: u64, begin_ns: u64, out: &mut Vec<Event>) {
             already_atomic: false,
             already_dead: false,
             references: None,
+            stack: None,
         };
         let switched = |reference, release| EventKind::RefSwitched {
             reference,
@@ -122,6 +123,7 @@ fn other_refs(count: u64) -> Vec<Event> {
             already_atomic: false,
             already_dead: false,
             references: None,
+            stack: None,
         };
         events.push(Event {
             ts_ns: n * 1000,
@@ -184,6 +186,7 @@ fn encode(event: &Event) -> Vec<u8> {
                 confirm: 0,
                 count_ptr: 0,
                 count: 0,
+                stack: -1,
             };
             entry(ts, raw::KIND_REF_KILL, Some(by), &kill)
         }

@@ -116,6 +116,10 @@ pub enum EventKind {
         already_dead: bool,
         /// Of a ref in atomic mode: references left after the kill.
         references: Option<u64>,
+        /// The killer's kernel stack, told before in [`EventKind::KillStack`]; `None`: not taken. Of an owner with many kills only
+        /// some have one.
+        #[serde(default)]
+        stack: Option<u32>,
     },
     /// A switch to atomic mode finished its grace period (RCU callback context: no task).
     RefSwitched {
@@ -233,6 +237,13 @@ pub enum EventKind {
     /// CPU time of the threads that hold info_lock while others wait, absolute.
     ThreadTimes(Vec<ThreadTime>),
 
+    /// A kernel stack that kills refer to.
+    KillStack {
+        /// Its number.
+        id: u32,
+        /// Functions, from the innermost outwards.
+        frames: Vec<String>,
+    },
     /// Name of an address used in events from now on.
     Symbol {
         /// The address.

@@ -114,6 +114,7 @@ impl Stream {
                     already_atomic: self.random.below(4) == 0,
                     already_dead: self.random.below(8) == 0,
                     references: [None, Some(self.random.below(3))][self.random.below(2) as usize],
+                    stack: None,
                 }
             }
             15 | 16 => {
@@ -403,6 +404,7 @@ fn memory_is_bounded_by_counts_not_by_the_host() {
             already_atomic: false,
             already_dead: false,
             references: None,
+            stack: None,
         };
         model.apply(Event { ts_ns: n, kind: kill });
     }

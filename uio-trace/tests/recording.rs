@@ -85,10 +85,11 @@ fn kind(event: &Event) -> usize {
         EventKind::ThreadTimes(_) => 26,
         EventKind::AioLastRequest { .. } => 27,
         EventKind::UioRunning(_) => 28,
+        EventKind::KillStack { .. } => 29,
     }
 }
 
-const KINDS: usize = 29;
+const KINDS: usize = 30;
 
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {

@@ -6,19 +6,19 @@
 use crate::{
     emit::{lifecycle, lifecycle_at},
     kernel_read::{ReadFault, read_at},
-    maps::count,
+    maps::{KILL_STACKS, KILLS, count},
     settings::setting,
 };
 use aya_ebpf::{
     helpers::bpf_ktime_get_ns,
     macros::{kprobe, perf_event, raw_tracepoint},
-    programs::{PerfEventContext, ProbeContext, RawTracePointContext},
+    programs::{PerfEventContext, ProbeContext, RawTracePointContext, tracing::StackIdContext},
 };
 use aya_log_ebpf::debug;
 use uio_trace_common::{
     event::{
         KIND_REF_KILL, KIND_REF_LOOK, KIND_REF_RELEASED, KIND_REF_SWITCHED, RefKill, RefLook, RefReleased,
-        RefSwitched,
+        RefSwitched, STACK_NOT_WANTED,
     },
     loss::{DROP_READ_FAULT, REF_KILL_RUNS, REF_SWITCH_RUNS},
     offsets::MAX_SUMMED_CPUS,
@@ -44,7 +44,7 @@ fn arguments(ctx: &PerfEventContext) -> (u64, u64) {
 pub fn ref_kill_breakpoint(ctx: PerfEventContext) -> u32 {
     count(REF_KILL_RUNS);
     let (reference, confirm) = arguments(&ctx);
-    if kill(reference, confirm).is_err() {
+    if kill(&ctx, reference, confirm).is_err() {
         count(DROP_READ_FAULT);
         debug!(&ctx, "kill: cannot read percpu_ref {:x}", reference);
     }
@@ -55,15 +55,42 @@ pub fn ref_kill_breakpoint(ctx: PerfEventContext) -> u32 {
 #[kprobe]
 pub fn ref_kill_kprobe(ctx: ProbeContext) -> u32 {
     if let (Some(reference), Some(confirm)) = (ctx.arg(0), ctx.arg(1))
-        && kill(reference, confirm).is_err()
+        && kill(&ctx, reference, confirm).is_err()
     {
         count(DROP_READ_FAULT);
     }
     0
 }
 
+/// Kills of an owner (on each CPU) whose stack is taken in any case, and then every how many.
+const STACKS_FIRST: u64 = 16;
+const STACKS_EVERY: u64 = 64;
+
+/// The killer's kernel stack. To unwind it costs as much as all the rest, so of an owner with many kills only some have it.
 #[inline(always)]
-fn kill(reference: u64, confirm: u64) -> Result<(), ReadFault> {
+fn stack(ctx: &impl StackIdContext, release: u64) -> i64 {
+    let nth = match KILLS.get_ptr_mut(&release) {
+        // SAFETY: a per-CPU value; a breakpoint's program that comes in between can lose a count, never corrupt it.
+        Some(kills) => unsafe {
+            *kills += 1;
+            *kills
+        },
+        None => {
+            let _ = KILLS.insert(&release, &0, 0);
+            0
+        }
+    };
+    if nth >= STACKS_FIRST && nth % STACKS_EVERY != 0 {
+        return STACK_NOT_WANTED;
+    }
+    match ctx.get_stackid(&KILL_STACKS, 0) {
+        Ok(id) => id,
+        Err(error) => error.into(),
+    }
+}
+
+#[inline(always)]
+fn kill(ctx: &impl StackIdContext, reference: u64, confirm: u64) -> Result<(), ReadFault> {
     // SAFETY: no arguments, no preconditions. First: the rest is ours.
     let now = unsafe { bpf_ktime_get_ns() };
     let count_ptr: u64 = read_at(reference, setting!(ref_count_ptr))?;
@@ -80,6 +107,7 @@ fn kill(reference: u64, confirm: u64) -> Result<(), ReadFault> {
             confirm,
             count_ptr,
             count,
+            stack: stack(ctx, release),
         },
     );
     Ok(())

@@ -7,6 +7,7 @@ use crate::{
     event::{Event, EventKind, KernelPtr, RefState, UioPresence, UioSeriesReading},
     ingest::{
         blockers, clock, counters,
+        kill_stacks::KillStacks,
         openers::Openers,
         ring::RingReader,
         running::RunningReader,
@@ -68,6 +69,7 @@ pub struct Tracer {
     sysfs: UioSysfs,
     openers: Openers,
     symbols: SymbolSource,
+    kill_stacks: KillStacks,
     filter: Filter,
     log: Option<aya_log::EbpfLogger<StderrLog>>,
     housekeeping: Interval,
@@ -144,6 +146,7 @@ impl Tracer {
         } else {
             None
         };
+        let kill_stacks = KillStacks::new(session.take_stacks("KILL_STACKS")?);
         let running = RunningReader::new(&session)?;
         let mut housekeeping = interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -157,6 +160,7 @@ impl Tracer {
             sysfs: UioSysfs::start(root.clone()),
             openers: Openers::start(root.clone()),
             symbols,
+            kill_stacks,
             filter,
             log,
             housekeeping,
@@ -274,6 +278,7 @@ impl Tracer {
     }
 
     fn take(&mut self, batch: crate::ingest::ring::Batch, sink: &mut impl FnMut(Event)) {
+        let kill_stacks = &mut self.kill_stacks;
         let (symbols, filter, releases) = (&mut self.symbols, &mut self.filter, &mut self.releases);
         let (looked_into, found_ref) = (&self.looked_into, &mut self.found_ref);
         let traced = &mut self.session.releases;
@@ -283,6 +288,7 @@ impl Tracer {
                 file.disk = disks::name(root, &file.device);
             }
             symbols.before(&event, &mut *sink);
+            kill_stacks.before(&event, |address| symbols.function(address), &mut *sink);
             if let EventKind::RefLooked { reference, state, .. } = &event.kind
                 && *state != RefState::Gone
                 && let Some(idev) = looked_into.range(..*reference).next_back()

@@ -109,6 +109,7 @@ pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
                 // Atomic and yet with the bias: a switch is under way.
                 references: (kill.count_ptr & REF_ATOMIC != 0 && kill.count < HALF_BIAS)
                     .then(|| kill.count.saturating_sub(1)),
+                stack: u32::try_from(kill.stack).ok(),
             }
         }
         raw::KIND_REF_SWITCHED => {
@@ -286,6 +287,7 @@ mod tests {
             confirm: 0,
             count_ptr: 3,
             count: 1,
+            stack: -1,
         };
         let switched = raw::RefSwitched {
             reference: 1,
@@ -396,6 +398,7 @@ mod tests {
             confirm: 0,
             count_ptr: 1,
             count: 4,
+            stack: -1,
         };
         let event = decode(&entry(raw::KIND_REF_KILL, kill.as_bytes())).unwrap();
         assert_eq!(
@@ -412,6 +415,7 @@ mod tests {
                 already_atomic: true,
                 already_dead: false,
                 references: Some(3),
+                stack: None,
             }
         );
     }

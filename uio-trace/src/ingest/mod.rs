@@ -5,6 +5,7 @@ pub mod clock;
 pub mod counters;
 pub mod decode;
 pub mod family;
+pub mod kill_stacks;
 pub mod openers;
 pub mod ring;
 pub mod running;

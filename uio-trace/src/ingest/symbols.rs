@@ -70,6 +70,14 @@ impl SymbolSource {
         self.symbols.at(address.0)
     }
 
+    /// The function that has this address in it; of one that is in none that is known, the address.
+    pub fn function(&self, address: u64) -> String {
+        match self.symbols.around(address) {
+            Some(symbol) => symbol.name,
+            None => format!("{address:#x}"),
+        }
+    }
+
     fn resolve(&mut self, address: KernelPtr, now_ns: u64) -> Option<Symbol> {
         if let Some(symbol) = self.symbols.at(address.0) {
             return Some(symbol);

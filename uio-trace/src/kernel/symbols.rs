@@ -115,6 +115,16 @@ impl Symbols {
         self.addresses(name).iter().any(|(_, m)| *m == module)
     }
 
+    /// The function that has this address in it, as far as the next one's begin tells; `None`: before the first.
+    pub fn around(&self, address: u64) -> Option<Symbol> {
+        let i = self.table.partition_point(|entry| entry.0 <= address);
+        let entry = self.table.get(i.checked_sub(1)?).filter(|entry| entry.0 != 0)?;
+        Some(Symbol {
+            name: self.name(entry).to_owned(),
+            module: self.module(entry).map(str::to_owned),
+        })
+    }
+
     /// The function that starts at this address. Twins at one address: the first.
     pub fn at(&self, address: u64) -> Option<Symbol> {
         if address == 0 {
@@ -169,6 +179,9 @@ ffffffffc0000100 t name_show\t[uio]
         );
         assert_eq!(symbols.at(0xffffffffc0000001), None);
         assert_eq!(symbols.at(0), None);
+        assert_eq!(symbols.around(0xffffffffc0000001).unwrap().name, "uio_write");
+        assert_eq!(symbols.around(1), None);
+        assert_eq!(Symbols::parse("0000000000000000 T _stext\n").around(5), None);
     }
 
     #[test]

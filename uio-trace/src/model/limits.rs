@@ -19,6 +19,12 @@ pub const SHOWN_OPENERS: usize = 10;
 pub const SHOWN_BLOCKERS: usize = 10;
 /// Slow operations kept per scope, the longest.
 pub const MAX_SLOW_OPS: usize = 64;
+/// Killers' stacks kept, as many as the kernel side can tell apart.
+pub const MAX_KILL_STACKS: usize = 1024;
+/// Of one owner.
+pub const MAX_OWNER_STACKS: usize = 32;
+/// Of one owner shown, those with most kills.
+pub const SHOWN_KILL_STACKS: usize = 5;
 /// percpu_ref owners (release functions) kept.
 pub const MAX_REF_OWNERS: usize = 256;
 /// Killed percpu_refs whose end was not seen yet.

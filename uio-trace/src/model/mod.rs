@@ -149,6 +149,7 @@ impl Model {
                 already_atomic,
                 already_dead,
                 references,
+                stack,
                 confirm: _,
             } => {
                 let mut by = clean(by);
@@ -163,6 +164,7 @@ impl Model {
                     already_atomic,
                     already_dead,
                     references,
+                    stack,
                     aio,
                 };
                 self.refs.kill(kill, by);
@@ -265,6 +267,7 @@ impl Model {
                 let (name, module) = (printable(name), module.map(printable));
                 self.refs.symbol(addr, &name, module.as_deref());
             }
+            EventKind::KillStack { id, frames } => self.refs.kill_stack(id, frames),
             EventKind::UioReading(readings) => self.uio.readings(readings),
             EventKind::UioBlockers(readings) => self.blockers.readings(readings),
             EventKind::ThreadTimes(times) => self.threads.readings(ts_ns, times),
@@ -525,6 +528,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::UioRegistered { .. }
         | EventKind::UioUnregistered { .. } => true,
         EventKind::Symbol { .. }
+        | EventKind::KillStack { .. }
         | EventKind::ThreadTimes(_)
         | EventKind::UioReading(_)
         | EventKind::UioBlockers(_)

@@ -116,6 +116,7 @@ mod tests {
             already_atomic: false,
             already_dead: false,
             references: None,
+            stack: None,
         };
         for kind in [EventKind::Probes(probes.to_vec()), kill] {
             model.apply(Event { ts_ns: 10, kind });

@@ -378,8 +378,22 @@ pub struct RefOwner {
     pub dying_references: Option<u64>,
     /// Last killer: comm (tgid).
     pub last_killer: Option<String>,
+    /// Kernel stacks of killers, most kills first. Of an owner with many kills only some have their stack taken.
+    #[serde(default)]
+    pub kill_stacks: Vec<KillStack>,
     /// The tool's own doing (BPF trampolines): hidden unless asked for.
     pub own: bool,
+}
+
+/// Kills that came the same way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillStack {
+    /// Kills whose stack this was.
+    pub count: u64,
+    /// The last of them by: comm (tgid).
+    pub last_killer: String,
+    /// Functions, from the innermost outwards.
+    pub frames: Vec<String>,
 }
 
 /// Why contexts drained.

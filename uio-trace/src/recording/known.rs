@@ -11,7 +11,7 @@ use crate::{
     },
     model::{
         histogram::from_reading,
-        limits::{MAX_BLOCKERS, MAX_SYMBOLS, MAX_UIO_SERIES},
+        limits::{MAX_BLOCKERS, MAX_KILL_STACKS, MAX_SYMBOLS, MAX_UIO_SERIES},
         snapshot::{Probe, UioLock},
     },
 };
@@ -35,6 +35,7 @@ fn key_of(reading: &UioBlockerReading) -> BlockerKey {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Known {
     symbols: BTreeMap<KernelPtr, (String, Option<String>)>,
+    stacks: BTreeMap<u32, Vec<String>>,
     readings: BTreeMap<(DeviceKey, UioOp), UioSeriesReading>,
     blockers: BTreeMap<BlockerKey, UioBlockerReading>,
     gone: BTreeSet<DeviceKey>,
@@ -52,6 +53,9 @@ impl Known {
         match &event.kind {
             EventKind::Symbol { addr, name, module } if self.symbols.len() < MAX_SYMBOLS => {
                 self.symbols.insert(*addr, (name.clone(), module.clone()));
+            }
+            EventKind::KillStack { id, frames } if self.stacks.len() < MAX_KILL_STACKS => {
+                self.stacks.insert(*id, frames.clone());
             }
             EventKind::UioReading(readings) => {
                 for reading in readings {
@@ -119,6 +123,12 @@ impl Known {
         }
         kinds.extend(self.devices.clone().map(EventKind::UioDevices));
         kinds.extend(self.open.clone().map(EventKind::UioOpen));
+        for (id, frames) in &self.stacks {
+            kinds.push(EventKind::KillStack {
+                id: *id,
+                frames: frames.clone(),
+            });
+        }
         for (addr, (name, module)) in &self.symbols {
             kinds.push(EventKind::Symbol {
                 addr: *addr,

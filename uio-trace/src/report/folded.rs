@@ -2,7 +2,8 @@
 //!
 //! Three roots. `uio_wait;DEVICE;OPERATION;WAITER;HOLDER`: waits for info_lock of slow operations.
 //! `aio_drain;PROCESS;CAUSE;PHASE`: the time of drains, by the phases of the context that decided (of all contexts where
-//! they went one after another). `percpu_ref;OWNER;KILLER`: kill to release, to the end of the grace period where the
+//! they went one after another). `percpu_ref;OWNER;KILLER;FUNCTION;...`, the functions of the
+//! killer's kernel stack where it was taken: kill to release, to the end of the grace period where the
 //! release is not traced, or to the end of the trace.
 
 use super::story::{Story, spans::OTHERS};
@@ -46,7 +47,9 @@ pub fn write(out: &mut impl Write, story: &Story) -> io::Result<()> {
         owner != OTHERS && !rows.iter().any(|row| row.owner == owner)
     };
     for sum in story.kill_sums.iter().filter(|sum| !hidden(&sum.owner)) {
-        add(&["percpu_ref", &sum.owner, &sum.killer], sum.dying_ns);
+        let mut frames = vec!["percpu_ref", &sum.owner, &sum.killer];
+        frames.extend(sum.frames.iter().rev().map(String::as_str));
+        add(&frames, sum.dying_ns);
     }
     for (stack, ns) in stacks {
         writeln!(out, "{stack} {ns}")?;

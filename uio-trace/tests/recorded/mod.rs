@@ -99,6 +99,13 @@ pub fn events() -> Vec<Event> {
             name: "blk_queue_usage_counter_release".into(),
             module: Some("m".into()),
         },
+        EventKind::KillStack {
+            id: 7,
+            frames: vec![
+                "percpu_ref_kill_and_confirm".into(),
+                "blk_freeze_queue_start".into(),
+            ],
+        },
         EventKind::RefKill {
             by: by(),
             reference: pointer(2),
@@ -107,6 +114,7 @@ pub fn events() -> Vec<Event> {
             already_atomic: false,
             already_dead: true,
             references: Some(3),
+            stack: Some(7),
         },
         EventKind::RefSwitched {
             reference: pointer(2),

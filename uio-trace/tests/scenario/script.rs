@@ -242,6 +242,7 @@ impl Script {
             already_atomic: line.has("atomic"),
             already_dead: line.has("dead"),
             references: line.references(),
+            stack: None,
         };
         let kind = match verb {
             "exit_begin" => EventKind::ExitAioBegin { by: line.task(), mm },

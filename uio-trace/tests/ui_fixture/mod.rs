@@ -405,6 +405,18 @@ fn owner(owner: &str, release: &str, kills: u64, gp: u64, drain: Option<u64>) ->
             "{} (4242)",
             owner.split(' ').next().unwrap_or("x").to_lowercase()
         )),
+        kill_stacks: vec![KillStack {
+            count: kills.min(17),
+            last_killer: "systemd (1)".into(),
+            frames: [
+                "percpu_ref_kill_and_confirm",
+                "css_killed_work_fn",
+                "process_one_work",
+                "worker_thread",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        }],
         own: false,
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::device::{Testbed, make_tcmu, minor_of};
+use crate::ref_testbed::RefTestbed;
 use crate::tests::{HOLD, number, same, workload};
 use crate::tool::Tool;
 use crate::{kernel_modules, report};
@@ -17,12 +18,9 @@ pub struct Options {
     /// Writes per measurement.
     #[arg(long, default_value_t = 20_000)]
     writes: u64,
-    /// Exits per measurement.
-    #[arg(long, default_value_t = 20)]
+    /// Calls of exit_aio() per measurement.
+    #[arg(long, default_value_t = 20_000)]
     exits: u64,
-    /// Rounds of exits, of which the cheapest counts.
-    #[arg(long, default_value_t = 20)]
-    rounds: u64,
     /// Pairs of measurements without and with the tool.
     #[arg(long, default_value_t = 9)]
     pairs: u64,
@@ -86,6 +84,7 @@ pub fn run(options: &Options) -> Result<()> {
     let minor = minor_of(TCMU).or_else(|_| make_tcmu())?;
     devices.push(("write, TCMU device", format!("/dev/uio{minor}")));
 
+    let refs = RefTestbed::load()?;
     let measure = || -> Result<Vec<f64>> {
         let mut costs = Vec::new();
         for (_, node) in &devices {
@@ -100,19 +99,13 @@ pub fn run(options: &Options) -> Result<()> {
             let load = workload(&format!("uio-write --device {node} --threads 2 --count {each}"))?;
             costs.push(number(&load, "/devices/0/cpu_ns")? as f64 / (2 * each) as f64);
         }
-        // The cheapest of many rounds: an exit costs hundreds of times what is looked for in it, and timer ticks and RCU
-        // callbacks fall into some rounds and not into others.
-        let mut least = f64::INFINITY;
-        for _ in 0..options.rounds {
-            let load = workload(&format!("noaio-exit --count {}", options.exits))?;
-            least = least.min(number(&load, "/wall_ns")? as f64 / options.exits as f64);
-        }
-        costs.push(least);
+        // The part of an exit that is traced, by itself: a whole exit's cost varies by more than what is looked for.
+        refs.exit_aio(2_000)?;
+        costs.push(refs.exit_aio(options.exits)? as f64 / options.exits as f64);
         Ok(costs)
     };
     steady(&measure)?;
-    // In pairs, in turn: an exit's cost drifts with the state of the kernel's allocators by more than what is looked for.
-    // Without the tool, with uio by kprobes, and by fentry.
+    // In turn: without the tool, with uio by kprobes, and by fentry.
     let mut rounds: Vec<[Vec<f64>; 3]> = Vec::new();
     for _ in 0..options.pairs {
         let without = measure()?;
@@ -124,7 +117,7 @@ pub fn run(options: &Options) -> Result<()> {
         .iter()
         .map(|(name, _)| *name)
         .chain(contended.iter().map(|_| "write that waits, testbed device"))
-        .chain(["exit of a process without AIO"]);
+        .chain(["exit_aio of a process without AIO"]);
     for (index, name) in names.enumerate() {
         for (way, title) in [(1, "kprobes"), (2, "fentry")] {
             // The probes on an exit are the same.

@@ -27,6 +27,16 @@ impl RefTestbed {
             .with_context(|| format!("ref_testbed refuses: {command}"))
     }
 
+    /// The kernel's exit_aio() called so often for this process, which has no AIO context; ns in all.
+    pub fn exit_aio(&self, calls: u64) -> Result<u64> {
+        let path = format!("{FOLDER}/exit_aio");
+        std::fs::write(&path, calls.to_string()).with_context(|| format!("cannot write {path}"))?;
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        text.trim()
+            .parse()
+            .with_context(|| format!("{path} is no number"))
+    }
+
     /// A moment or number of a slot, by name.
     pub fn state(&self, slot: u32, name: &str) -> Result<u64> {
         let text =

@@ -409,6 +409,7 @@ mod tests {
             already_atomic: false,
             already_dead: false,
             references: None,
+            stack: None,
         };
         event(SECOND + n * 1_000_000, kind)
     }

@@ -12,10 +12,13 @@ mod look;
 mod rows;
 
 use super::histogram::Recorder;
-use super::limits::{MAX_OPEN_REFS, MAX_REF_OWNERS, MAX_SYMBOLS, UNCERTAIN_LIFETIME_NS};
+use super::limits::{
+    MAX_KILL_STACKS, MAX_OPEN_REFS, MAX_OWNER_STACKS, MAX_REF_OWNERS, MAX_SYMBOLS, UNCERTAIN_LIFETIME_NS,
+};
 use crate::event::{KernelPtr, MonotonicNs, Task};
 use crate::fast_map::PtrMap;
-use std::collections::{HashMap, HashSet};
+use crate::format::printable;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Where the end of a grace period is seen.
 pub const SWITCH_HOOK: &str = "percpu_ref_switch_to_atomic_rcu";
@@ -48,6 +51,16 @@ struct Owner {
     /// Of `last_killer`; its comm is kept apart so that its memory is reused.
     killer: Option<u32>,
     killer_comm: String,
+    /// By number of the stack.
+    stacks: BTreeMap<u32, StackKills>,
+}
+
+/// Kills with the same kernel stack.
+#[derive(Debug, Clone, Default)]
+struct StackKills {
+    total: u64,
+    interval: u64,
+    last: Task,
 }
 
 impl Owner {
@@ -90,6 +103,8 @@ pub struct Refs {
     by_release: PtrMap<usize>,
     by_symbol: HashMap<String, usize>,
     symbols: PtrMap<String>,
+    /// Frames of killers' stacks by number.
+    stacks: HashMap<u32, Vec<String>>,
     open: PtrMap<OpenRef>,
     traced: HashSet<String>,
     /// Kills that found no place, by bound.
@@ -120,6 +135,8 @@ pub struct Kill {
     pub already_dead: bool,
     /// References left, when it was in atomic mode.
     pub references: Option<u64>,
+    /// The killer's kernel stack.
+    pub stack: Option<u32>,
     /// It belongs to a known AIO context, whose releases are always traced.
     pub aio: bool,
 }
@@ -161,6 +178,14 @@ impl Refs {
             owner.traced |= self.traced.contains(&symbol);
             self.by_symbol.insert(symbol, index);
             self.by_release.insert(addr, index);
+        }
+    }
+
+    /// A killer's kernel stack.
+    pub fn kill_stack(&mut self, id: u32, frames: Vec<String>) {
+        if self.stacks.len() < MAX_KILL_STACKS || self.stacks.contains_key(&id) {
+            self.stacks
+                .insert(id, frames.into_iter().map(printable).collect());
         }
     }
 
@@ -218,6 +243,14 @@ impl Refs {
         owner.traced |= kill.aio;
         owner.killer = Some(by.tgid);
         owner.killer_comm.clone_from(&by.comm);
+        if let Some(id) = kill.stack
+            && (owner.stacks.len() < MAX_OWNER_STACKS || owner.stacks.contains_key(&id))
+        {
+            let kills = owner.stacks.entry(id).or_default();
+            kills.total += 1;
+            kills.interval += 1;
+            kills.last.clone_from(&by);
+        }
         for figures in [&mut owner.total, &mut owner.interval] {
             figures.kills += 1;
             figures.already_dead += u64::from(kill.already_dead);
@@ -366,6 +399,9 @@ impl Refs {
     /// A new interval begins.
     pub fn begin_interval(&mut self) {
         for owner in &mut self.owners {
+            for kills in owner.stacks.values_mut() {
+                kills.interval = 0;
+            }
             let f = &mut owner.interval;
             f.grace_period.clear();
             f.drain.clear();

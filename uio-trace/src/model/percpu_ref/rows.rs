@@ -1,8 +1,9 @@
 //! What readers get of percpu_refs.
 
 use super::super::histogram;
+use super::super::limits::SHOWN_KILL_STACKS;
 use super::super::owners;
-use super::super::snapshot::{Histogram, InProgress, RefOwner};
+use super::super::snapshot::{Histogram, InProgress, KillStack, RefOwner};
 use super::{Owner, Refs, bare};
 use crate::event::{KernelPtr, MonotonicNs};
 use crate::format::plural;
@@ -72,8 +73,25 @@ impl Refs {
             oldest_dying_ns: dying.oldest.map(|ns| now_ns.saturating_sub(ns)),
             dying_references: dying.references,
             last_killer: owner.killer.map(|tgid| format!("{} ({tgid})", owner.killer_comm)),
+            kill_stacks: self.kill_stacks(owner, interval),
             own,
         }
+    }
+
+    fn kill_stacks(&self, owner: &Owner, interval: bool) -> Vec<KillStack> {
+        let rows = owner.stacks.iter().filter_map(|(id, kills)| {
+            let count = if interval { kills.interval } else { kills.total };
+            let frames = self.stacks.get(id).filter(|_| count > 0)?;
+            Some(KillStack {
+                count,
+                last_killer: format!("{} ({})", kills.last.comm, kills.last.tgid),
+                frames: frames.clone(),
+            })
+        });
+        let mut rows: Vec<KillStack> = rows.collect();
+        rows.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
+        rows.truncate(SHOWN_KILL_STACKS);
+        rows
     }
 
     /// Records `in_progress`: dying refs, without those `of_drain` accounts for.

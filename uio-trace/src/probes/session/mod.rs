@@ -23,7 +23,7 @@ use crate::{
 };
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader,
-    maps::{Map, MapData, MapError, RingBuf},
+    maps::{Map, MapData, MapError, RingBuf, StackTraceMap},
 };
 use std::{collections::HashMap, thread::JoinHandle};
 use thiserror::Error;
@@ -348,6 +348,15 @@ impl Session {
     pub fn take_ring(&mut self, name: &'static str) -> Result<RingBuf<MapData>, SessionError> {
         let map = self.ebpf.take_map(name).ok_or_else(|| missing(name))?;
         RingBuf::try_from(map).map_err(map_error(name))
+    }
+
+    /// Takes a map of stacks.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`] when it is not there or no map of stacks.
+    pub fn take_stacks(&mut self, name: &'static str) -> Result<StackTraceMap<MapData>, SessionError> {
+        let map = self.ebpf.take_map(name).ok_or_else(|| missing(name))?;
+        StackTraceMap::try_from(map).map_err(map_error(name))
     }
 
     /// A map, to be read by `ingest`.

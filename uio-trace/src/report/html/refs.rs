@@ -6,7 +6,7 @@ use super::overview::optional;
 use super::text::{figures, how_to_read, more, table, words};
 use crate::format::count;
 use crate::model::histogram::merge;
-use crate::model::snapshot::Histogram;
+use crate::model::snapshot::{Histogram, RefOwner};
 use crate::report::story::Story;
 
 pub(super) fn section(p: &mut String, story: &Story) {
@@ -87,5 +87,36 @@ pub(super) fn section(p: &mut String, story: &Story) {
         &rows,
     );
     more(p, rows.len(), owners.len(), "owner");
+    killers(p, &owners);
     p.push_str("</section>\n");
+}
+
+/// Ways the kills came, of the owners shown.
+fn killers(p: &mut String, owners: &[&RefOwner]) {
+    let rows: Vec<Vec<String>> = owners
+        .iter()
+        .take(MAX_ROWS)
+        .flat_map(|owner| {
+            owner.kill_stacks.iter().map(|stack| {
+                vec![
+                    owner.owner.clone(),
+                    count(stack.count),
+                    stack.last_killer.clone(),
+                    stack.frames.join(" < "),
+                ]
+            })
+        })
+        .take(2 * MAX_ROWS)
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let columns = [
+        words("owner"),
+        figures("kills"),
+        words("last killer"),
+        words("functions, from the innermost outwards"),
+    ];
+    let title = "Through what they were killed; of an owner with many kills only some are looked at";
+    table(p, title, &columns, &rows);
 }

@@ -6,7 +6,7 @@
 use crate::event::{DeviceKey, Event, EventKind, KernelPtr, MonotonicNs, RefState, Task, UioOp, UioSlow};
 use crate::fast_map::PtrMap;
 use crate::format::printable;
-use crate::model::limits::{MAX_OPEN_REFS, MAX_SYMBOLS};
+use crate::model::limits::{MAX_KILL_STACKS, MAX_OPEN_REFS, MAX_SYMBOLS};
 use crate::model::owners;
 use crate::model::snapshot::ProbeState;
 use std::collections::{BTreeMap, HashSet};
@@ -69,6 +69,8 @@ pub struct RefSpan {
     pub switched_ns: Option<MonotonicNs>,
     /// Last reference gone; `None`: not seen.
     pub released_ns: Option<MonotonicNs>,
+    /// Number of the killer's kernel stack; `None`: not taken.
+    pub stack: Option<u32>,
     /// Not ended when the trace did, or its end was lost.
     pub open: bool,
 }
@@ -88,6 +90,8 @@ pub struct KillSum {
     pub owner: String,
     /// comm of the killer.
     pub killer: String,
+    /// Its kernel stack, from the innermost function outwards; empty: not taken.
+    pub frames: Vec<String>,
     /// Kills.
     pub count: u64,
     /// Kill to end (release, grace period, or the end of the trace), summed, ns.
@@ -122,7 +126,9 @@ pub(super) struct Spans {
     wait_sums: BTreeMap<WaitKey, (u64, u64)>,
     refs: Vec<RefSpan>,
     refs_omitted: u64,
-    kill_sums: BTreeMap<(String, String), (u64, u64)>,
+    kill_sums: BTreeMap<(String, String, Option<u32>), (u64, u64)>,
+    /// Frames of killers' stacks, by number.
+    stacks: BTreeMap<u32, Vec<String>>,
     open: PtrMap<RefSpan>,
     owners: PtrMap<Owner>,
     /// `users` and `reqs` of an AIO context.
@@ -138,6 +144,11 @@ impl Spans {
         let ts_ns = event.ts_ns;
         match &event.kind {
             EventKind::UioSlow(slow) => self.slow(ts_ns, slow),
+            EventKind::KillStack { id, frames } => {
+                if self.stacks.len() < MAX_KILL_STACKS || self.stacks.contains_key(id) {
+                    self.stacks.insert(*id, frames.clone());
+                }
+            }
             EventKind::Symbol { addr, name, module } => self.symbol(*addr, name, module.as_deref()),
             EventKind::Probes(probes) => {
                 let attached = probes.iter().filter(|p| p.state == ProbeState::Attached);
@@ -151,8 +162,9 @@ impl Spans {
                 already_dead: false,
                 confirm: _,
                 references,
+                stack,
             } => {
-                self.kill(ts_ns, by, *reference, *release, *already_atomic);
+                self.kill(ts_ns, by, *reference, *release, *already_atomic, *stack);
                 self.dropped_last(ts_ns, *reference, *references);
             }
             EventKind::RefSwitched {
@@ -245,6 +257,7 @@ impl Spans {
         reference: KernelPtr,
         release: KernelPtr,
         atomic: bool,
+        stack: Option<u32>,
     ) {
         // Killed anew: the memory was reused, so the end of the former one was not seen.
         if let Some(former) = self.open.remove(&reference) {
@@ -262,6 +275,7 @@ impl Spans {
             killed_ns: ts_ns,
             switched_ns: None,
             released_ns: None,
+            stack,
             open: false,
         };
         if self.open.len() >= MAX_OPEN_REFS || (atomic && !self.sees_release(release)) {
@@ -319,9 +333,9 @@ impl Spans {
     }
 
     fn count(&mut self, span: RefSpan, length_ns: u64) {
-        let mut key = (span.owner.clone(), span.by.comm.clone());
+        let mut key = (span.owner.clone(), span.by.comm.clone(), span.stack);
         if !self.kill_sums.contains_key(&key) && self.kill_sums.len() >= MAX_SUMS {
-            key = (OTHERS.into(), OTHERS.into());
+            key = (OTHERS.into(), OTHERS.into(), None);
         }
         let sum = self.kill_sums.entry(key).or_default();
         sum.0 += 1;
@@ -359,9 +373,12 @@ impl Spans {
         let mut kill_sums: Vec<KillSum> = self
             .kill_sums
             .into_iter()
-            .map(|((owner, killer), (count, dying_ns))| KillSum {
+            .map(|((owner, killer, stack), (count, dying_ns))| KillSum {
                 owner,
                 killer,
+                frames: stack
+                    .and_then(|id| self.stacks.get(&id).cloned())
+                    .unwrap_or_default(),
                 count,
                 dying_ns,
             })

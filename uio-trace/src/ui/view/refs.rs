@@ -3,7 +3,7 @@
 use super::super::widgets::facts::{self, Fact};
 use crate::model::findings::not_traced;
 use crate::model::history::RefSample;
-use crate::model::snapshot::{Histogram, InProgress, RefOwner};
+use crate::model::snapshot::{Histogram, InProgress, KillStack, RefOwner};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, halves, split_top};
 use crate::ui::column::{Cell, Column, counts, names, times, unsorted};
@@ -200,10 +200,13 @@ pub fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &
     let dying_rows = share(!dying.is_empty(), panel(dying.len() + 1).min(8), 3);
     let history_rows = share(history, HISTORY_ROWS, HISTORY_ROWS);
     let rcu_rows = share(!settings.is_empty(), panel(settings.len()), panel(settings.len()));
-    let below = dying_rows + history_rows + rcu_rows;
+    let killers = killer_facts(owner);
+    let killer_rows = share(!killers.is_empty(), panel(killers.len() * 2), 3);
+    let below = dying_rows + history_rows + rcu_rows + killer_rows;
     let (histograms, rest) = split_top(rest, rest.height - below);
     let (history_area, rest) = split_top(rest, history_rows);
-    let (dying_area, rcu) = split_top(rest, dying_rows);
+    let (dying_area, rest) = split_top(rest, dying_rows);
+    let (killer_area, rcu) = split_top(rest, killer_rows);
 
     draw_histograms(canvas, histograms, owner);
     if history_rows > 0 {
@@ -223,10 +226,23 @@ pub fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &
         }
         .draw(canvas, inner);
     }
+    if killer_rows > 0 {
+        let inner = canvas.heading(killer_area, "Killed through", "most kills first");
+        facts::draw(canvas, inner, &killers, 0);
+    }
     if rcu_rows > 0 {
         let inner = canvas.heading(rcu, "Settings of this kernel", "");
         facts::draw(canvas, inner, &settings, 0);
     }
+}
+
+/// Ways the kills came: how many, by whom last, and the functions from the innermost outwards.
+fn killer_facts(owner: &RefOwner) -> Vec<Fact> {
+    let row = |stack: &KillStack| {
+        let text = format!("{}: {}", stack.last_killer, stack.frames.join(" < "));
+        Fact::new(format::count(stack.count), text)
+    };
+    owner.kill_stacks.iter().map(row).collect()
 }
 
 const DYING: &[Column<InProgress>] = &[

@@ -9,6 +9,7 @@ mod converted;
 mod hangs;
 mod in_flight;
 mod mixed;
+mod programs;
 mod refs;
 mod reload;
 mod session;
@@ -184,6 +185,7 @@ fn cases() -> Vec<Case> {
         full("aio_rcu_expedited", in_flight::expedited).timed(),
         full("aio_process_without_contexts", aio::without_contexts),
         full("ref_cgroup", refs::cgroup),
+        full("ref_killers_stacks", refs::killers_stacks),
         full("ref_io_uring", refs::io_uring),
         full("ref_queue_freeze", refs::queue_freeze),
         patching("ref_missed_hits_are_counted", refs::missed_hits_are_counted),
@@ -212,6 +214,10 @@ fn cases() -> Vec<Case> {
         full("screens_come_up", session::screens),
         full("exec_traces_a_command", session::exec),
         full("recorded_and_reported", session::record).timed(),
+        patching("program_fio_processes", programs::fio_processes),
+        patching("program_fio_threads", programs::fio_threads),
+        patching("program_fio_interrupted", programs::fio_interrupted),
+        patching("exec_fio", programs::exec_fio),
         patching("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         patching("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),
         patching("sighup_prints", |_| conduct::prints_after(libc::SIGHUP)),

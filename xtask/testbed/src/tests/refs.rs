@@ -67,6 +67,66 @@ pub(super) fn missed(records: &Records) -> u64 {
         .sum()
 }
 
+/// Of an owner the stacks of its killers, with how many kills they were.
+fn kill_stacks(records: &Records, release: &str) -> Vec<(u64, Vec<String>)> {
+    let of_owner = |record: &&Value| {
+        record["release"]
+            .as_str()
+            .is_some_and(|name| name.split(' ').next() == Some(release))
+    };
+    let stacks = records
+        .of("ref_owner")
+        .filter(of_owner)
+        .filter_map(|record| record["kill_stacks"].as_array());
+    stacks
+        .flatten()
+        .map(|stack| {
+            let frames = stack["frames"].as_array().into_iter().flatten();
+            let frames = frames.filter_map(|frame| frame.as_str().map(str::to_owned));
+            (stack["count"].as_u64().unwrap_or(0), frames.collect())
+        })
+        .collect()
+}
+
+/// The way to a kill: from the function itself to the system call that led there, each way counted.
+pub fn killers_stacks(_: &Guest) -> Result<String> {
+    const KILLS: u64 = 5;
+    let testbed = RefTestbed::load()?;
+    let tool = Tool::start(&[])?;
+    for _ in 0..KILLS {
+        testbed.command("init 0")?;
+        testbed.command("kill 0")?;
+        testbed.command("free 0")?;
+    }
+    workload("cgroup-cycle --count 3")?;
+    let records = tool.finish()?;
+    let missed = missed(&records);
+    let mut said = Vec::new();
+    for (release, caller, system_call, kills) in [
+        // Written to a file of the module's.
+        (RELEASE, "command_store", "ksys_write", KILLS),
+        ("css_release", "cgroup_rmdir", "do_rmdir", 3),
+    ] {
+        let stacks = kill_stacks(&records, release);
+        let through = |(_, frames): &&(u64, Vec<String>)| {
+            let at = |name: &str| frames.iter().position(|frame| frame == name);
+            // Innermost first.
+            frames
+                .first()
+                .is_some_and(|first| first == "percpu_ref_kill_and_confirm")
+                && at(caller).is_some_and(|caller| at(system_call).is_some_and(|call| caller < call))
+        };
+        let count: u64 = stacks.iter().filter(through).map(|(count, _)| count).sum();
+        if count > kills || count + missed < kills || count == 0 {
+            bail!(
+                "{count} of {kills} kills of {release} came through {caller} and {system_call}: {stacks:?}"
+            );
+        }
+        said.push(format!("{release}: {count} through {caller}"));
+    }
+    Ok(said.join(", "))
+}
+
 /// A cgroup made and removed.
 pub fn cgroup(_: &Guest) -> Result<String> {
     traffic("cgroup-cycle --count 3", 3, &CGROUP)

@@ -1,0 +1,227 @@
+//! Real programs, unchanged: fio with libaio. Its own report says how many jobs there were and how they ended; its source
+//! (engines/libaio.c, fio_libaio_cleanup, 3.33) how each lets go of its context: a thread by io_destroy(2), a forked job by
+//! leaving it to its exit.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Guest, LIMIT, same, shortened};
+use crate::clock::wait_until;
+use crate::kernel_modules;
+use crate::tool::{PROGRAM, Records, Tool};
+
+/// The harness copies it from the machine it runs on.
+const FIO: &str = "/bin/fio";
+const OUTPUT: &str = "/tmp/fio.json";
+const JOBS: usize = 4;
+/// Each read of the disk, ns.
+const READ_NS: u64 = 2_000_000;
+
+/// null_blk for as long as this lives.
+struct Disk;
+
+impl Disk {
+    fn new() -> Result<Disk> {
+        if kernel_modules::is_loaded("null_blk") {
+            kernel_modules::unload("null_blk")?;
+        }
+        kernel_modules::load(&format!(
+            "null_blk nr_devices=1 queue_mode=2 irqmode=2 hw_queue_depth=128 completion_nsec={READ_NS}"
+        ))?;
+        Ok(Disk)
+    }
+
+    /// Reads completed so far.
+    fn reads() -> u64 {
+        let stat = std::fs::read_to_string("/sys/block/nullb0/stat").unwrap_or_default();
+        let first = stat.split_whitespace().next();
+        first.and_then(|reads| reads.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = kernel_modules::unload("null_blk");
+    }
+}
+
+/// fio's command line: jobs that read at random for so long.
+fn arguments(seconds: u32, threads: bool) -> Vec<String> {
+    let _ = std::fs::remove_file(OUTPUT);
+    let mut words: Vec<String> = [
+        "--name=job",
+        "--filename=/dev/nullb0",
+        "--rw=randread",
+        "--bs=4k",
+        "--size=64m",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--iodepth=8",
+        "--time_based",
+        "--output-format=json",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    words.push(format!("--numjobs={JOBS}"));
+    words.push(format!("--runtime={seconds}"));
+    words.push(format!("--output={OUTPUT}"));
+    if threads {
+        words.push("--thread".to_owned());
+    }
+    words
+}
+
+fn start(seconds: u32, threads: bool) -> Result<Child> {
+    Command::new(FIO)
+        .args(arguments(seconds, threads))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("cannot start fio")
+}
+
+/// What fio says of its jobs: how many there were. One with an error is a failure.
+fn jobs() -> Result<usize> {
+    let text = std::fs::read_to_string(OUTPUT).context("fio left no report")?;
+    // Its own messages come first.
+    let begin = text.find('{').context("fio's report is no JSON")?;
+    let report: Value = serde_json::from_str(&text[begin..]).context("fio's report is no JSON")?;
+    let jobs = report["jobs"].as_array().context("fio's report has no jobs")?;
+    if let Some(failed) = jobs.iter().find(|job| job["error"] != 0) {
+        bail!("a job of fio failed: {}", shortened(&failed["error"]));
+    }
+    Ok(jobs.len())
+}
+
+/// All drains of fio's: their processes, and the sum of their contexts; each of this cause, ended, with the disk named if it had
+/// requests.
+fn drains(records: &Records, cause: &str) -> Result<(BTreeSet<u64>, u64)> {
+    let (mut processes, mut contexts) = (BTreeSet::new(), 0);
+    for drain in records.of("aio_drain").filter(|drain| drain["comm"] == "fio") {
+        same("cause", drain["cause"].as_str(), Some(cause)).with_context(|| shortened(drain))?;
+        if drain["wall_ns"].as_u64().is_none_or(|wall| wall == 0) || drain["uncertain"] != false {
+            bail!("a drain without its end: {}", shortened(drain));
+        }
+        processes.extend(drain["tgid"].as_u64());
+        contexts += drain["contexts"].as_u64().unwrap_or(0);
+    }
+    Ok((processes, contexts))
+}
+
+/// Nothing of fio's is left in progress at the end.
+fn nothing_left(records: &Records) -> Result<()> {
+    let all = records.all();
+    let head = all.iter().rposition(|record| record["type"] == "interval");
+    let left = all[head.unwrap_or(0)..]
+        .iter()
+        .find(|record| record["type"] == "in_progress" && record["comm"] == "fio");
+    match left {
+        Some(row) => bail!("still in progress: {}", shortened(row)),
+        None => Ok(()),
+    }
+}
+
+/// Jobs that are processes: each leaves its context to its exit.
+pub fn fio_processes(_: &Guest) -> Result<String> {
+    let _disk = Disk::new()?;
+    let tool = Tool::start(&[])?;
+    let status = start(2, false)?.wait().context("cannot wait for fio")?;
+    same("fio's status", status.code(), Some(0))?;
+    let records = tool.finish()?;
+    same("jobs in fio's report", jobs()?, JOBS)?;
+    let (processes, contexts) = drains(&records, "exit_aio")?;
+    same("processes that drained contexts", processes.len(), JOBS)?;
+    same("contexts", contexts, JOBS as u64)?;
+    nothing_left(&records)?;
+    Ok(format!(
+        "{JOBS} jobs, as many processes, a context each, drained at exit"
+    ))
+}
+
+/// Jobs that are threads of one process: each destroys its context.
+pub fn fio_threads(_: &Guest) -> Result<String> {
+    let _disk = Disk::new()?;
+    let tool = Tool::start(&[])?;
+    let mut fio = start(2, true)?;
+    let pid = u64::from(fio.id());
+    let status = fio.wait().context("cannot wait for fio")?;
+    same("fio's status", status.code(), Some(0))?;
+    let records = tool.finish()?;
+    same("jobs in fio's report", jobs()?, JOBS)?;
+    let (processes, contexts) = drains(&records, "io_destroy")?;
+    same("processes", processes, BTreeSet::from([pid]))?;
+    same("contexts", contexts, JOBS as u64)?;
+    nothing_left(&records)?;
+    Ok(format!(
+        "{JOBS} threads of process {pid}, a context each, destroyed"
+    ))
+}
+
+/// fio interrupted by Ctrl-C in the middle, with requests in flight.
+pub fn fio_interrupted(_: &Guest) -> Result<String> {
+    let _disk = Disk::new()?;
+    let tool = Tool::start(&[])?;
+    let mut fio = start(600, false)?;
+    let reads = wait_until("reads of fio's", LIMIT, || Disk::reads() > 200);
+    let pid = i32::try_from(fio.id())?;
+    // SAFETY: plain integers; fio has not been waited for.
+    unsafe { libc::kill(pid, libc::SIGINT) };
+    let status = fio.wait().context("cannot wait for fio")?;
+    reads?;
+    let records = tool.finish()?;
+    let (processes, contexts) = drains(&records, "exit_aio")?;
+    same("processes that drained contexts", processes.len(), JOBS)?;
+    same("contexts", contexts, JOBS as u64)?;
+    nothing_left(&records)?;
+    Ok(format!("interrupted ({status}), {JOBS} contexts drained"))
+}
+
+/// `exec -- fio`: its report has the drains of fio's forked jobs, and its status is fio's.
+pub fn exec_fio(_: &Guest) -> Result<String> {
+    const DUMP: &str = "/tmp/exec-fio.ndjson";
+    let _disk = Disk::new()?;
+    let run = |arguments: &[String]| {
+        let mut tool = Command::new(PROGRAM)
+            .args(["exec", "--force", "--json", "-o", DUMP, "--", FIO])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start exec")?;
+        let end = wait_until("the end of exec", Duration::from_secs(240), || {
+            tool.try_wait().is_ok_and(|status| status.is_some())
+        });
+        if end.is_err() {
+            let _ = tool.kill();
+        }
+        let status = tool.wait().context("cannot wait for exec")?;
+        end.map(|()| status)
+    };
+    let status = run(&arguments(2, false))?;
+    same("exit status", status.code(), Some(0))?;
+    same("jobs in fio's report", jobs()?, JOBS)?;
+    let text = std::fs::read_to_string(DUMP).with_context(|| format!("no {DUMP}"))?;
+    let records = Records::read(&text)?;
+    let (processes, contexts) = drains(&records, "exit_aio")?;
+    same("processes that drained contexts", processes.len(), JOBS)?;
+    same("contexts", contexts, JOBS as u64)?;
+    // fio itself refuses this, and says so by its status.
+    let direct = Command::new(FIO)
+        .args(["--name=job", "--ioengine=there-is-none"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .context("cannot start fio")?;
+    let status = run(&["--name=job".to_owned(), "--ioengine=there-is-none".to_owned()])?;
+    same("status of a fio that fails", status.code(), direct.code())?;
+    Ok(format!(
+        "{JOBS} drains of fio's jobs; status 0, and {:?} as fio's own",
+        status.code()
+    ))
+}
