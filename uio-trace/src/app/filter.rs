@@ -19,6 +19,8 @@ pub struct Filter {
     owner: Option<String>,
     all: bool,
     refs: HashSet<KernelPtr>,
+    /// Those of wanted AIO contexts: `reqs` is killed in RCU context, by whoever was interrupted.
+    of_contexts: HashSet<KernelPtr>,
     minors: BTreeSet<u32>,
 }
 
@@ -97,7 +99,8 @@ impl Filter {
                 wanted(self, &slow.by) && (self.device.is_none() || self.minors.contains(&slow.device.minor))
             }
             EventKind::RefKill { by, reference, .. } if by_task => {
-                let wanted = wanted(self, by);
+                let of_context = self.of_contexts.remove(reference);
+                let wanted = wanted(self, by) || of_context;
                 if !wanted {
                     self.refs.remove(reference);
                 } else if self.refs.len() < REFS_MAX {
@@ -122,11 +125,21 @@ impl Filter {
                 found.retain(|stack| wanted(self, &stack.task));
                 true
             }
+            EventKind::AioKill { by, users, reqs, .. } => {
+                let wanted = wanted(self, by);
+                for reference in [*users, *reqs] {
+                    if !wanted || !by_task {
+                        self.of_contexts.remove(&reference);
+                    } else if self.of_contexts.len() < REFS_MAX {
+                        self.of_contexts.insert(reference);
+                    }
+                }
+                wanted
+            }
             EventKind::ExitAioBegin { by, .. }
             | EventKind::ExitAioEnd { by, .. }
             | EventKind::IoDestroyBegin { by, .. }
-            | EventKind::IoDestroyEnd { by, .. }
-            | EventKind::AioKill { by, .. } => wanted(self, by),
+            | EventKind::IoDestroyEnd { by, .. } => wanted(self, by),
             _ => true,
         };
         keep.then_some(event)
@@ -142,5 +155,81 @@ impl Filter {
                     .as_ref()
                     .is_none_or(|text| row.owner.contains(text) || row.release.contains(text))
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventKind) -> Event {
+        Event { ts_ns: 1, kind }
+    }
+
+    fn task(tgid: u32) -> Task {
+        Task {
+            tgid,
+            tid: tgid,
+            comm: "c".into(),
+        }
+    }
+
+    fn kill(by: u32, reference: u64) -> Event {
+        event(EventKind::RefKill {
+            by: task(by),
+            reference: KernelPtr(reference),
+            release: KernelPtr(9),
+            confirm: None,
+            already_atomic: false,
+            already_dead: false,
+            references: None,
+            stack: None,
+        })
+    }
+
+    fn switched(reference: u64) -> Event {
+        event(EventKind::RefSwitched {
+            reference: KernelPtr(reference),
+            release: KernelPtr(9),
+            references: Some(1),
+        })
+    }
+
+    fn context(by: u32, users: u64, reqs: u64) -> Event {
+        event(EventKind::AioKill {
+            by: task(by),
+            mm: KernelPtr(1),
+            ctx: KernelPtr(users),
+            wait: Some(KernelPtr(2)),
+            users: KernelPtr(users),
+            reqs: KernelPtr(reqs),
+            user_id: 3,
+        })
+    }
+
+    /// The requests' ref of a context is killed by whoever RCU's callback has interrupted: its grace period is the process' all
+    /// the same.
+    #[test]
+    fn a_contexts_refs_are_its_process_whoever_kills_them() {
+        let mut filter = Filter {
+            pid: Some(5),
+            ..Filter::default()
+        };
+        let mut passes = |event| filter.pass(event).is_some();
+        assert!(passes(context(5, 10, 11)));
+        assert!(passes(kill(5, 10)));
+        assert!(!passes(kill(77, 10)), "once");
+        assert!(passes(kill(77, 11)), "in RCU context");
+        assert!(passes(switched(11)));
+        // Another process' context.
+        assert!(!passes(context(6, 20, 21)));
+        assert!(!passes(kill(77, 21)));
+        assert!(!passes(switched(21)));
+        // The memory is reused by somebody else's ref, and by somebody else's context.
+        assert!(!passes(kill(77, 11)));
+        assert!(!passes(switched(11)));
+        assert!(passes(context(5, 10, 11)));
+        assert!(!passes(context(6, 10, 11)));
+        assert!(!passes(kill(77, 11)));
     }
 }

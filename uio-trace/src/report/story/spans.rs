@@ -144,10 +144,10 @@ impl Spans {
         let ts_ns = event.ts_ns;
         match &event.kind {
             EventKind::UioSlow(slow) => self.slow(ts_ns, slow),
-            EventKind::KillStack { id, frames } => {
-                if self.stacks.len() < MAX_KILL_STACKS || self.stacks.contains_key(id) {
-                    self.stacks.insert(*id, frames.clone());
-                }
+            EventKind::KillStack { id, frames }
+                if self.stacks.len() < MAX_KILL_STACKS || self.stacks.contains_key(id) =>
+            {
+                self.stacks.insert(*id, frames.clone());
             }
             EventKind::Symbol { addr, name, module } => self.symbol(*addr, name, module.as_deref()),
             EventKind::Probes(probes) => {

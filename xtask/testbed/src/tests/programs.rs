@@ -1,6 +1,5 @@
-//! Real programs, unchanged: fio with libaio. Its own report says how many jobs there were and how they ended; its source
-//! (engines/libaio.c, fio_libaio_cleanup, 3.33) how each lets go of its context: a thread by io_destroy(2), a forked job by
-//! leaving it to its exit.
+//! Real programs, unchanged: fio with libaio. Its own report says how many jobs there were and how they ended; the kernel's own
+//! tracing of system calls how many of their contexts they destroyed (the others are left to their exit).
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
@@ -9,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::aio::phases;
 use super::{Guest, LIMIT, same, shortened};
 use crate::clock::wait_until;
 use crate::kernel_modules;
@@ -46,6 +46,40 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = kernel_modules::unload("null_blk");
+    }
+}
+
+/// The kernel's own count of fio's io_destroy(2) calls, in an instance of tracefs.
+struct Destroyed;
+
+impl Destroyed {
+    const INSTANCE: &str = "/sys/kernel/tracing/instances/testbed";
+
+    fn count() -> Result<Destroyed> {
+        if !std::path::Path::new("/sys/kernel/tracing/instances").exists() {
+            let mount = Command::new("/bin/busybox")
+                .args(["mount", "-t", "tracefs", "tracefs", "/sys/kernel/tracing"])
+                .status();
+            same("mounting tracefs", mount?.success(), true)?;
+        }
+        std::fs::create_dir(Self::INSTANCE).context("cannot make an instance of tracefs")?;
+        let destroyed = Destroyed;
+        let switch = format!("{}/events/syscalls/sys_enter_io_destroy/enable", Self::INSTANCE);
+        std::fs::write(&switch, "1").with_context(|| format!("cannot write {switch}"))?;
+        Ok(destroyed)
+    }
+
+    fn by_fio(&self) -> Result<u64> {
+        let trace = format!("{}/trace", Self::INSTANCE);
+        let text = std::fs::read_to_string(&trace).with_context(|| format!("cannot read {trace}"))?;
+        let lines = text.lines().filter(|line| line.trim_start().starts_with("fio-"));
+        Ok(lines.count() as u64)
+    }
+}
+
+impl Drop for Destroyed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(Self::INSTANCE);
     }
 }
 
@@ -97,19 +131,45 @@ fn jobs() -> Result<usize> {
     Ok(jobs.len())
 }
 
-/// All drains of fio's: their processes, and the sum of their contexts; each of this cause, ended, with the disk named if it had
-/// requests.
-fn drains(records: &Records, cause: &str) -> Result<(BTreeSet<u64>, u64)> {
-    let (mut processes, mut contexts) = (BTreeSet::new(), 0);
+/// What drains of fio's there were.
+#[derive(Debug, Default)]
+struct Drains {
+    processes: BTreeSet<u64>,
+    destroyed: u64,
+    at_exit: u64,
+}
+
+/// All of them have ended, and the phases of each are known.
+fn drains(records: &Records) -> Result<Drains> {
+    let mut all = Drains::default();
     for drain in records.of("aio_drain").filter(|drain| drain["comm"] == "fio") {
-        same("cause", drain["cause"].as_str(), Some(cause)).with_context(|| shortened(drain))?;
         if drain["wall_ns"].as_u64().is_none_or(|wall| wall == 0) || drain["uncertain"] != false {
             bail!("a drain without its end: {}", shortened(drain));
         }
-        processes.extend(drain["tgid"].as_u64());
-        contexts += drain["contexts"].as_u64().unwrap_or(0);
+        phases(drain).with_context(|| shortened(drain))?;
+        all.processes.extend(drain["tgid"].as_u64());
+        let contexts = drain["contexts"].as_u64().unwrap_or(0);
+        match drain["cause"].as_str() {
+            Some("io_destroy") => all.destroyed += contexts,
+            Some("exit_aio") => all.at_exit += contexts,
+            other => bail!("cause {other:?}"),
+        }
     }
-    Ok((processes, contexts))
+    Ok(all)
+}
+
+/// As many contexts as jobs, those destroyed that the kernel has counted, in so many processes.
+fn compare(records: &Records, destroyed: &Destroyed, processes: usize) -> Result<String> {
+    let drains = drains(records)?;
+    let context = || format!("{drains:?}");
+    same("contexts", drains.destroyed + drains.at_exit, JOBS as u64).with_context(context)?;
+    same("contexts destroyed", drains.destroyed, destroyed.by_fio()?).with_context(context)?;
+    same("processes", drains.processes.len(), processes).with_context(context)?;
+    nothing_left(records)?;
+    Ok(format!(
+        "{JOBS} jobs in {processes} processes: {} contexts destroyed, {} left to the exit",
+        drains.destroyed, drains.at_exit
+    ))
 }
 
 /// Nothing of fio's is left in progress at the end.
@@ -128,6 +188,7 @@ fn nothing_left(records: &Records) -> Result<()> {
 /// Jobs that are processes: each leaves its context to its exit.
 pub fn fio_processes(_: &Guest) -> Result<String> {
     let _disk = Disk::new()?;
+    let destroyed = Destroyed::count()?;
     let tool = Tool::start(&[])?;
     let status = start(2, false)?.wait().context("cannot wait for fio")?;
     same("fio's status", status.code(), Some(0))?;
@@ -145,6 +206,7 @@ pub fn fio_processes(_: &Guest) -> Result<String> {
 /// Jobs that are threads of one process: each destroys its context.
 pub fn fio_threads(_: &Guest) -> Result<String> {
     let _disk = Disk::new()?;
+    let destroyed = Destroyed::count()?;
     let tool = Tool::start(&[])?;
     let mut fio = start(2, true)?;
     let pid = u64::from(fio.id());
@@ -164,6 +226,7 @@ pub fn fio_threads(_: &Guest) -> Result<String> {
 /// fio interrupted by Ctrl-C in the middle, with requests in flight.
 pub fn fio_interrupted(_: &Guest) -> Result<String> {
     let _disk = Disk::new()?;
+    let destroyed = Destroyed::count()?;
     let tool = Tool::start(&[])?;
     let mut fio = start(600, false)?;
     let reads = wait_until("reads of fio's", LIMIT, || Disk::reads() > 200);
@@ -173,17 +236,17 @@ pub fn fio_interrupted(_: &Guest) -> Result<String> {
     let status = fio.wait().context("cannot wait for fio")?;
     reads?;
     let records = tool.finish()?;
-    let (processes, contexts) = drains(&records, "exit_aio")?;
-    same("processes that drained contexts", processes.len(), JOBS)?;
-    same("contexts", contexts, JOBS as u64)?;
-    nothing_left(&records)?;
-    Ok(format!("interrupted ({status}), {JOBS} contexts drained"))
+    Ok(format!(
+        "interrupted ({status}), {}",
+        compare(&records, &destroyed, JOBS)?
+    ))
 }
 
 /// `exec -- fio`: its report has the drains of fio's forked jobs, and its status is fio's.
 pub fn exec_fio(_: &Guest) -> Result<String> {
     const DUMP: &str = "/tmp/exec-fio.ndjson";
     let _disk = Disk::new()?;
+    let destroyed = Destroyed::count()?;
     let run = |arguments: &[String]| {
         let mut tool = Command::new(PROGRAM)
             .args(["exec", "--force", "--json", "-o", DUMP, "--", FIO])
@@ -207,9 +270,7 @@ pub fn exec_fio(_: &Guest) -> Result<String> {
     same("jobs in fio's report", jobs()?, JOBS)?;
     let text = std::fs::read_to_string(DUMP).with_context(|| format!("no {DUMP}"))?;
     let records = Records::read(&text)?;
-    let (processes, contexts) = drains(&records, "exit_aio")?;
-    same("processes that drained contexts", processes.len(), JOBS)?;
-    same("contexts", contexts, JOBS as u64)?;
+    let seen = compare(&records, &destroyed, JOBS)?;
     // fio itself refuses this, and says so by its status.
     let direct = Command::new(FIO)
         .args(["--name=job", "--ioengine=there-is-none"])
@@ -220,8 +281,5 @@ pub fn exec_fio(_: &Guest) -> Result<String> {
         .context("cannot start fio")?;
     let status = run(&["--name=job".to_owned(), "--ioengine=there-is-none".to_owned()])?;
     same("status of a fio that fails", status.code(), direct.code())?;
-    Ok(format!(
-        "{JOBS} drains of fio's jobs; status 0, and {:?} as fio's own",
-        status.code()
-    ))
+    Ok(format!("{seen}; status 0, and {:?} as fio's own", status.code()))
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::aio::phases;
 use super::{Guest, near, number, same, workload};
 use crate::clock::wait_until;
 use crate::device::Testbed;
@@ -71,6 +72,8 @@ pub fn exec(_: &Guest) -> Result<String> {
         };
         same("contexts", number(drain, "/contexts")?, contexts)?;
         same("verdict", drain["verdict"].as_str(), Some(verdict))?;
+        // Also the second grace period, which begins in RCU context.
+        phases(drain)?;
     }
     same(
         "drains of a process that is not the command's",
