@@ -185,7 +185,7 @@ fn nothing_left(records: &Records) -> Result<()> {
     }
 }
 
-/// Jobs that are processes: each leaves its context to its exit.
+/// Jobs that are processes.
 pub fn fio_processes(_: &Guest) -> Result<String> {
     let _disk = Disk::new()?;
     let destroyed = Destroyed::count()?;
@@ -194,16 +194,10 @@ pub fn fio_processes(_: &Guest) -> Result<String> {
     same("fio's status", status.code(), Some(0))?;
     let records = tool.finish()?;
     same("jobs in fio's report", jobs()?, JOBS)?;
-    let (processes, contexts) = drains(&records, "exit_aio")?;
-    same("processes that drained contexts", processes.len(), JOBS)?;
-    same("contexts", contexts, JOBS as u64)?;
-    nothing_left(&records)?;
-    Ok(format!(
-        "{JOBS} jobs, as many processes, a context each, drained at exit"
-    ))
+    compare(&records, &destroyed, JOBS)
 }
 
-/// Jobs that are threads of one process: each destroys its context.
+/// Jobs that are threads of one process.
 pub fn fio_threads(_: &Guest) -> Result<String> {
     let _disk = Disk::new()?;
     let destroyed = Destroyed::count()?;
@@ -214,13 +208,8 @@ pub fn fio_threads(_: &Guest) -> Result<String> {
     same("fio's status", status.code(), Some(0))?;
     let records = tool.finish()?;
     same("jobs in fio's report", jobs()?, JOBS)?;
-    let (processes, contexts) = drains(&records, "io_destroy")?;
-    same("processes", processes, BTreeSet::from([pid]))?;
-    same("contexts", contexts, JOBS as u64)?;
-    nothing_left(&records)?;
-    Ok(format!(
-        "{JOBS} threads of process {pid}, a context each, destroyed"
-    ))
+    same("process", drains(&records)?.processes, BTreeSet::from([pid]))?;
+    compare(&records, &destroyed, 1)
 }
 
 /// fio interrupted by Ctrl-C in the middle, with requests in flight.
