@@ -34,11 +34,15 @@ pub const KIND_AIO_LAST_REQUEST: u32 = 15;
 /// A ref was looked at, because user space asked. Payload [`RefLook`]. The header's task is the tool itself.
 pub const KIND_REF_LOOK: u32 = 14;
 
+/// In [`EventHeader::kind`]: `current` is outside of the cgroup that was asked for. Sent all the same: a context's second ref is
+/// killed by whoever RCU's callback has interrupted.
+pub const OUTSIDE: u32 = 1 << 31;
+
 /// First in every event.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct EventHeader {
-    /// `KIND_*`
+    /// `KIND_*`, and [`OUTSIDE`].
     pub kind: u32,
     /// CPU it happened on.
     pub cpu: u32,

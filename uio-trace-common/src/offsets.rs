@@ -13,6 +13,10 @@ pub const ABSENT: u32 = u32::MAX;
 pub struct Settings {
     /// Operations at least this long (ns) are also sent as slow samples.
     pub slow_ns: u64,
+    /// The name that `--comm` asks for, as the kernel has it (16 bytes, filled up with zeros): its first half.
+    pub target_comm_low: u64,
+    /// Its second half.
+    pub target_comm_high: u64,
     /// Address of the kernel's `__per_cpu_offset` (include/asm-generic/percpu.h); 0: not known.
     pub per_cpu_offset: u64,
     /// `file.private_data`
@@ -75,7 +79,9 @@ pub struct Settings {
     pub super_s_dev: u32,
     /// `sizeof(struct device)`
     pub device_size: u32,
-    /// Only this process is traced (0: all). The tool's `--pid`.
+    /// `FILTER_*`: whose doings are traced; 0: everybody's.
+    pub filters: u32,
+    /// Only this process is traced. The tool's `--pid`.
     pub target_tgid: u32,
     /// The tool's own process: it reads names and versions of devices, which are no operations of the load.
     pub own_tgid: u32,
@@ -83,7 +89,16 @@ pub struct Settings {
     pub mutex_owner_word: u32,
     /// CPUs that are possible, numbered without gaps; 0: not so, then per-CPU counters are not summed.
     pub possible_cpus: u32,
+    /// Explicit padding: the number of u32s is even.
+    pub reserved: u32,
 }
+
+/// In [`Settings::filters`]: only the process [`Settings::target_tgid`].
+pub const FILTER_PID: u32 = 1;
+/// In [`Settings::filters`]: only threads of the name [`Settings::target_comm_low`] and `target_comm_high`.
+pub const FILTER_COMM: u32 = 2;
+/// In [`Settings::filters`]: only processes in the cgroup that user space has put into the map CGROUP, and below it.
+pub const FILTER_CGROUP: u32 = 4;
 
 /// Offsets in the `uio` module's structs. Set when the module is there, since its BTF comes and goes with it.
 #[repr(C)]

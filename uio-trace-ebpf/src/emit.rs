@@ -1,12 +1,15 @@
 //! Sending events: header, payload, and a count of every failure.
 
-use crate::maps::{LIFECYCLE, SLOW, count};
+use crate::{
+    maps::{LIFECYCLE, SLOW, count},
+    wanted::outside,
+};
 use aya_ebpf::{
     helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
     maps::ring_buf::{RingBuf, RingBufEntry},
 };
 use uio_trace_common::{
-    event::EventHeader,
+    event::{EventHeader, OUTSIDE},
     loss::{
         DROP_LIFECYCLE_RING, DROP_SLOW_RING, LIFECYCLE_SEEN, LIFECYCLE_SUBMITTED, SLOW_SEEN, SLOW_SUBMITTED,
     },
@@ -47,7 +50,7 @@ fn emit<T: 'static>(ring: &RingBuf, kind: u32, ts_ns: u64, payload: T) -> bool {
     let pid_tgid = bpf_get_current_pid_tgid();
     entry.write(Record {
         header: EventHeader {
-            kind,
+            kind: if outside() { kind | OUTSIDE } else { kind },
             // SAFETY: no arguments, no preconditions.
             cpu: unsafe { bpf_get_smp_processor_id() },
             ts_ns,

@@ -8,6 +8,7 @@ mod kernel_read;
 mod maps;
 mod probes;
 mod settings;
+mod wanted;
 
 /// GPL-compatible: the programs use GPL-only helpers (`bpf_probe_read_kernel`).
 #[unsafe(link_section = "license")]

@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, LruPerCpuHashMap, PerCpuArray, PerCpuHashMap, RingBuf, StackTrace},
+    maps::{Array, CgroupArray, HashMap, LruPerCpuHashMap, PerCpuArray, PerCpuHashMap, RingBuf, StackTrace},
 };
 use uio_trace_common::{
     loss::COUNTERS as COUNTER_COUNT,
@@ -116,6 +116,10 @@ pub struct AioWaiter {
 /// By the thread id's low bits, as INFLIGHT: the exit of `exit_aio`, which every process runs, must cost next to nothing.
 #[map]
 pub static AIO_WAITERS: Array<AioWaiter> = Array::with_max_entries(1 << INFLIGHT_BITS, 0);
+
+/// The cgroup of `--cgroup`; empty without it. It holds the kernel's object, not the cgroup, which can be removed all the same.
+#[map]
+pub static CGROUP: CgroupArray = CgroupArray::with_max_entries(1, 0);
 
 /// Adds one to a counter of `uio_trace_common::loss`.
 #[inline(always)]

@@ -8,6 +8,8 @@ use uio_trace_common::offsets::{ABSENT, Settings};
 pub static SETTINGS: Settings = Settings {
     slow_ns: u64::MAX,
     per_cpu_offset: 0,
+    target_comm_low: 0,
+    target_comm_high: 0,
     file_private_data: ABSENT,
     file_f_inode: ABSENT,
     inode_i_rdev: ABSENT,
@@ -38,10 +40,12 @@ pub static SETTINGS: Settings = Settings {
     inode_i_sb: ABSENT,
     super_s_dev: ABSENT,
     device_size: ABSENT,
+    filters: 0,
     target_tgid: 0,
     own_tgid: 0,
     mutex_owner_word: 0,
     possible_cpus: 0,
+    reserved: 0,
 };
 
 /// A setting's value. Volatile, so that the compiler does not take the value above for the one at run time.

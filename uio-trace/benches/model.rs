@@ -278,7 +278,7 @@ fn rates(name: &str, events: &[Event]) {
     best("decode", name, events.len(), || {
         timed(&mut || {
             for batch in &encoded {
-                let counts = batch.clone().decode(|event| {
+                let counts = batch.clone().decode(|event, _| {
                     black_box(event);
                 });
                 assert_eq!(counts.rejected, 0);
@@ -302,7 +302,7 @@ fn rates(name: &str, events: &[Event]) {
         });
         let took = timed(&mut || {
             for batch in &encoded {
-                batch.clone().decode(|event| model.apply(event));
+                batch.clone().decode(|event, _| model.apply(event));
             }
         });
         black_box(&model);

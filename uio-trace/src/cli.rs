@@ -94,6 +94,9 @@ pub struct TraceArgs {
     /// Only processes of this name
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
+    /// Only processes in this cgroup (v2) and below: its path below /sys/fs/cgroup, or as in /proc/PID/cgroup
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<String>,
     /// Only this UIO device: uio0, or the name its driver gave it
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,

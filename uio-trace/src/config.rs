@@ -18,6 +18,8 @@ pub struct TraceConfig {
     pub pid: Option<u32>,
     /// Only processes of this name.
     pub comm: Option<String>,
+    /// Only processes in this cgroup and below.
+    pub cgroup: Option<String>,
     /// Only this device: `uioN` or a name.
     pub device: Option<String>,
     /// Only owners that contain this.
@@ -32,6 +34,8 @@ pub struct TraceConfig {
     pub bpf_log: bool,
     /// Ring size in bytes.
     pub ring_bytes: Option<u32>,
+    /// The terminal belongs to the screens: nothing is said on standard error meanwhile.
+    pub screens: bool,
 }
 
 /// `hist`.
@@ -102,6 +106,7 @@ impl TraceConfig {
         Ok(TraceConfig {
             pid: args.pid,
             comm: args.comm.clone(),
+            cgroup: args.cgroup.clone(),
             device: args.device.clone(),
             owner: args.owner.clone(),
             slow: duration("--slow", &args.slow)?,
@@ -109,6 +114,7 @@ impl TraceConfig {
             hold_uio: args.hold_uio,
             bpf_log: args.bpf_log,
             ring_bytes,
+            screens: false,
         })
     }
 }

@@ -308,6 +308,27 @@ fn asked_for_things_must_exist() {
     }
 }
 
+/// `--cgroup` of something that is not there says so before anything is traced, whatever this kernel allows; where the tool may
+/// not trace at all, that comes first.
+#[test]
+fn a_cgroup_must_exist() {
+    run(&["report", "/nonexistent", "--cgroup", "/a"]).expect(USAGE, &["--cgroup", "record"]);
+    let asked = |path: &str| run(&["hist", "--duration", "1", "--cgroup", path]);
+    if asked("/").code == NOT_PERMITTED {
+        return;
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    if !mounts.contains(" - cgroup2 ") {
+        asked("/no-such-cgroup/x").expect(KERNEL, &["--cgroup /no-such-cgroup/x: no cgroup v2 hierarchy"]);
+        return;
+    }
+    asked("/no-such-cgroup/x").expect(
+        USAGE,
+        &["--cgroup /no-such-cgroup/x: there is no cgroup no-such-cgroup in /sys/fs/cgroup"],
+    );
+    asked("no-such-cgroup").expect(USAGE, &["give the whole path, below /sys/fs/cgroup"]);
+}
+
 #[test]
 fn words_that_are_no_text_are_a_usage_error() {
     use std::os::unix::ffi::OsStrExt;

@@ -1,9 +1,14 @@
-//! `--pid`, `--comm`, `--device`: events of others never reach the model. `--owner` is applied to what is shown.
+//! `--pid`, `--comm`, `--cgroup`, `--device`: events of others never reach the model. `--owner` is applied to what is shown.
+//!
+//! UIO operations of others are left out by the programs already. Who is in a cgroup only they can tell, since a process may be
+//! gone when its event is read: their events say so.
 
 use crate::{
     config::TraceConfig,
     event::{Event, EventKind, KernelPtr, Task, UioDeviceInfo},
+    ingest::decode,
     model::snapshot::Snapshot,
+    probes::session::COMM,
 };
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,6 +20,7 @@ const REFS_MAX: usize = 65_536;
 pub struct Filter {
     pid: Option<u32>,
     comm: Option<String>,
+    by_cgroup: bool,
     device: Option<String>,
     owner: Option<String>,
     all: bool,
@@ -29,7 +35,8 @@ impl Filter {
     pub fn new(config: &TraceConfig) -> Filter {
         Filter {
             pid: config.pid,
-            comm: config.comm.clone(),
+            comm: config.comm.as_deref().map(as_shown),
+            by_cgroup: config.cgroup.is_some(),
             device: config.device.clone(),
             owner: config.owner.clone(),
             all: config.all,
@@ -51,8 +58,13 @@ impl Filter {
 
     /// The event as the model may see it; `None`: not at all.
     pub fn pass(&mut self, event: Event) -> Option<Event> {
-        let by_task = self.pid.is_some() || self.comm.is_some();
-        self.decide(event, by_task, |_| true)
+        self.pass_from(event, false)
+    }
+
+    /// The same of an event whose task is or is not `outside` of the cgroup that was asked for.
+    pub fn pass_from(&mut self, event: Event, outside: bool) -> Option<Event> {
+        let by_task = self.pid.is_some() || self.comm.is_some() || self.by_cgroup;
+        self.decide(event, by_task, |_| !outside)
     }
 
     /// The same, and only what these tasks do.
@@ -95,8 +107,10 @@ impl Filter {
                 });
                 true
             }
+            // The programs knew at its begin whether it is of the cgroup; its task may have been moved since.
             EventKind::UioSlow(slow) => {
-                wanted(self, &slow.by) && (self.device.is_none() || self.minors.contains(&slow.device.minor))
+                (self.by_cgroup && self.wanted_task(&slow.by) || wanted(self, &slow.by))
+                    && (self.device.is_none() || self.minors.contains(&slow.device.minor))
             }
             EventKind::RefKill { by, reference, .. } if by_task => {
                 let of_context = self.of_contexts.remove(reference);
@@ -156,6 +170,24 @@ impl Filter {
                     .is_none_or(|text| row.owner.contains(text) || row.release.contains(text))
         });
     }
+}
+
+/// A name as events have it.
+fn as_shown(name: &str) -> String {
+    kernels_name(name).map_or_else(|| name.to_owned(), |name| decode::comm(&name))
+}
+
+/// A name as the kernel keeps it: cut to its length and filled up with zeros. `None`: it holds the sign that stands for what
+/// cannot be shown, so it is no task's own and compared as it is shown.
+pub fn kernels_name(shown: &str) -> Option<[u8; COMM]> {
+    if shown.contains(char::REPLACEMENT_CHARACTER) {
+        return None;
+    }
+    let mut name = [0; COMM];
+    for (to, from) in name.iter_mut().zip(shown.as_bytes()).take(COMM - 1) {
+        *to = *from;
+    }
+    Some(name)
 }
 
 #[cfg(test)]
@@ -231,5 +263,34 @@ mod tests {
         assert!(passes(context(5, 10, 11)));
         assert!(!passes(context(6, 10, 11)));
         assert!(!passes(kill(77, 11)));
+    }
+
+    /// What the programs say of a task's cgroup decides, and a context's refs are those of its process here, too.
+    #[test]
+    fn by_cgroup_the_programs_decide() {
+        let mut filter = Filter::new(&TraceConfig {
+            cgroup: Some("/a".into()),
+            ..TraceConfig::default()
+        });
+        let mut passes = |event, outside| filter.pass_from(event, outside).is_some();
+        assert!(passes(kill(5, 1), false));
+        assert!(passes(switched(1), true), "in whatever was interrupted");
+        assert!(!passes(kill(6, 2), true));
+        assert!(!passes(switched(2), false));
+        assert!(passes(context(5, 10, 11), false));
+        assert!(passes(kill(77, 11), true));
+        assert!(!passes(context(6, 20, 21), true));
+        assert!(!passes(kill(77, 21), true));
+        let mut nobody = Filter::default();
+        assert!(nobody.pass(kill(6, 2)).is_some());
+    }
+
+    #[test]
+    fn names_are_cut_as_the_kernel_cuts_them() {
+        assert_eq!(kernels_name("fio"), Some(*b"fio\0\0\0\0\0\0\0\0\0\0\0\0\0"));
+        assert_eq!(kernels_name("a-name-of-17-byte"), Some(*b"a-name-of-17-by\0"));
+        assert_eq!(kernels_name("a\u{fffd}b"), None);
+        assert_eq!(as_shown("a-name-of-17-byte"), "a-name-of-17-by");
+        assert_eq!(as_shown("a\u{fffd}b"), "a\u{fffd}b");
     }
 }

@@ -1,5 +1,6 @@
 //! The commands: what wires rooms together.
 
+pub mod cgroup;
 pub mod check;
 pub mod device;
 pub mod diff;

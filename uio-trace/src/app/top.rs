@@ -65,7 +65,13 @@ pub async fn run(config: TraceConfig) -> Result<(), AppError> {
         )));
     }
     let root = Root::system();
-    let mut tracer = Tracer::start(&root, &config)?;
+    let mut tracer = Tracer::start(
+        &root,
+        &TraceConfig {
+            screens: true,
+            ..config.clone()
+        },
+    )?;
     tracer.give_up_privileges();
     // Not before: until the terminal is taken over, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;

@@ -1,10 +1,15 @@
 //! One stream of events from everything there is to read: rings, maps, sysfs, the probes' own state.
 
-use super::{device, filter::Filter, preflight};
+use super::{
+    cgroup::CgroupWatch,
+    device,
+    filter::{self, Filter},
+    preflight,
+};
 use crate::{
     config::TraceConfig,
     error::AppError,
-    event::{Event, EventKind, KernelPtr, RefState, UioPresence, UioSeriesReading},
+    event::{Event, EventKind, KernelPtr, RefState, TaskStack, UioPresence, UioSeriesReading},
     ingest::{
         blockers, clock, counters,
         kill_stacks::KillStacks,
@@ -28,7 +33,7 @@ use crate::{
         questions::Questions,
         snapshot::{Probe, ProbeState, UioLock},
     },
-    probes::session::{Session, SessionConfig},
+    probes::session::{Session, SessionConfig, Wanted},
     say::say,
 };
 use std::{
@@ -71,6 +76,7 @@ pub struct Tracer {
     symbols: SymbolSource,
     kill_stacks: KillStacks,
     filter: Filter,
+    cgroup: Option<CgroupWatch>,
     log: Option<aya_log::EbpfLogger<StderrLog>>,
     housekeeping: Interval,
     decoded: u64,
@@ -115,11 +121,16 @@ impl Tracer {
         {
             return Err(AppError::Usage(format!("--pid {pid}: there is no such process")));
         }
+        let mut cgroup = CgroupWatch::start(root, config)?;
         let filter = Filter::new(config);
         device::check(root, &filter, config)?;
         let session_config = SessionConfig {
             slow_ns: u64::try_from(config.slow.as_nanos()).unwrap_or(u64::MAX),
-            target_tgid: config.pid,
+            wanted: Wanted {
+                tgid: config.pid,
+                comm: config.comm.as_deref().and_then(filter::kernels_name),
+                cgroup: cgroup.is_some(),
+            },
             bpf_log: config.bpf_log,
             ring_bytes: config.ring_bytes,
             hold_uio: config.hold_uio,
@@ -137,6 +148,9 @@ impl Tracer {
             }
         };
         preflight::can_trace(session.facts(), &session.probes())?;
+        if let Some(cgroup) = &mut cgroup {
+            cgroup.hand_over(&mut session)?;
+        }
 
         let ring_error = |e: std::io::Error| AppError::Failed(format!("waiting on a BPF ring failed: {e}"));
         let lifecycle = RingReader::new(session.take_ring("LIFECYCLE")?).map_err(ring_error)?;
@@ -162,6 +176,7 @@ impl Tracer {
             symbols,
             kill_stacks,
             filter,
+            cgroup,
             log,
             housekeeping,
             decoded: 0,
@@ -206,12 +221,14 @@ impl Tracer {
     pub fn probes(&self) -> Vec<Probe> {
         let mut rows = self.session.probes();
         rows.push(stacks_row(&self.stacks));
+        rows.extend(self.cgroup.as_ref().map(CgroupWatch::row));
         rows
     }
 
     /// The probes when they are not those of before.
     pub fn changed_probes(&self, before: &[Probe]) -> Option<Vec<Probe>> {
-        self.session.probes_differ(before).then(|| self.probes())
+        let now = self.probes();
+        (now != before).then_some(now)
     }
 
     /// The filter, for what is shown.
@@ -224,6 +241,14 @@ impl Tracer {
             ts_ns: clock::monotonic_ns(),
             kind,
         });
+    }
+
+    /// What has been waiting since before the trace. Those tasks are still there, so /proc says which cgroup they are in.
+    fn tell_waiting(&mut self, mut found: Vec<TaskStack>) {
+        if let Some(cgroup) = &self.cgroup {
+            found.retain(|stack| cgroup.has(stack.task.tid));
+        }
+        self.tell(EventKind::Waiting(found));
     }
 
     fn tell_probes(&mut self) {
@@ -283,7 +308,7 @@ impl Tracer {
         let (looked_into, found_ref) = (&self.looked_into, &mut self.found_ref);
         let traced = &mut self.session.releases;
         let root = &self.root;
-        let counts = batch.decode(|mut event| {
+        let counts = batch.decode(|mut event, outside| {
             if let EventKind::AioLastRequest { file, .. } = &mut event.kind {
                 file.disk = disks::name(root, &file.device);
             }
@@ -304,7 +329,7 @@ impl Tracer {
                 releases.insert(*release);
                 traced.want(release.0, &symbol);
             }
-            if let Some(event) = filter.pass(event) {
+            if let Some(event) = filter.pass_from(event, outside) {
                 sink(event);
             }
         });
@@ -318,8 +343,11 @@ impl Tracer {
         if everything {
             changes.probes |= self.session.follow_cpus();
         }
+        if everything && let Some(cgroup) = &mut self.cgroup {
+            changes.probes |= cgroup.follow(&mut self.session);
+        }
         if let Some(found) = self.scan.take(Duration::ZERO) {
-            self.tell(EventKind::Waiting(found));
+            self.tell_waiting(found);
         }
         if let Some(present) = changes.uio {
             self.looked_into.clear();
@@ -397,7 +425,7 @@ impl Tracer {
         counts.insert("decoded".into(), self.decoded);
         counts.insert("decode_error".into(), self.rejected);
         if let Some(found) = self.scan.take(SCAN_PATIENCE) {
-            self.tell(EventKind::Waiting(found));
+            self.tell_waiting(found);
         }
         self.look_around(true)?;
         let readings = self.series.read(&self.session)?;

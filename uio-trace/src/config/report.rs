@@ -87,6 +87,12 @@ impl ReportConfig {
                             .into(),
                     ));
                 }
+                if args.trace.cgroup.is_some() {
+                    return Err(AppError::Usage(
+                        "--cgroup: a recording does not know the cgroups of its processes; give it to record"
+                            .into(),
+                    ));
+                }
                 ReportSource::File(file.clone())
             }
             (None, Some(live)) => {

@@ -81,6 +81,11 @@ fn payload<T: FromBytes>(kind: u32, bytes: &[u8]) -> Result<T, DecodeError> {
         })
 }
 
+/// Whether the programs have found `current` outside of the cgroup that was asked for.
+pub fn outside(bytes: &[u8]) -> bool {
+    raw::EventHeader::read_from_prefix(bytes).is_ok_and(|(header, _)| header.kind & raw::OUTSIDE != 0)
+}
+
 /// One entry.
 ///
 /// # Errors
@@ -90,7 +95,7 @@ pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
         kind: 0,
         len: bytes.len(),
     })?;
-    let kind = header.kind;
+    let kind = header.kind & !raw::OUTSIDE;
     let by = || Task {
         tgid: header.tgid,
         tid: header.tid,
@@ -372,6 +377,16 @@ mod tests {
             (raw::KIND_UIO_UNREGISTERED, gone.as_bytes().to_vec()),
             (raw::KIND_UIO_REGISTERED, gone.as_bytes().to_vec()),
         ]
+    }
+
+    #[test]
+    fn outside_of_the_cgroup_is_no_other_kind() {
+        for (kind, body) in all() {
+            let (inside, marked) = (entry(kind, &body), entry(kind | raw::OUTSIDE, &body));
+            assert_eq!(decode(&marked), decode(&inside), "kind {kind}");
+            assert!(outside(&marked) && !outside(&inside), "kind {kind}");
+        }
+        assert!(!outside(&[0xff; 3]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Emptying a ring: entries are copied out in batches, so that the kernel gets its space back before anything is decoded.
 
-use super::decode::decode;
+use super::decode::{decode, outside};
 use crate::event::Event;
 use aya::maps::{MapData, RingBuf};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -37,8 +37,9 @@ impl Batch {
         self.0.is_empty()
     }
 
-    /// Decodes all entries, in order. Returns how many were understood and how many not.
-    pub fn decode(mut self, mut each: impl FnMut(Event)) -> Decoded {
+    /// Decodes all entries, in order, each with whether its task is outside of the cgroup that was asked for. Returns how many
+    /// were understood and how many not.
+    pub fn decode(mut self, mut each: impl FnMut(Event, bool)) -> Decoded {
         let mut counts = Decoded::default();
         while self.0.remaining() >= 4 {
             let length = self.0.get_u32_le() as usize;
@@ -50,7 +51,7 @@ impl Batch {
             match decode(&entry) {
                 Ok(event) => {
                     counts.decoded += 1;
-                    each(event);
+                    each(event, outside(&entry));
                 }
                 Err(_) => counts.rejected += 1,
             }
@@ -129,7 +130,7 @@ mod tests {
         let mut builder = BatchBuilder::default();
         builder.push(&[1, 2, 3]);
         builder.push(&[0; 200]);
-        let counts = builder.take().decode(|event| panic!("{event:?}"));
+        let counts = builder.take().decode(|event, _| panic!("{event:?}"));
         assert_eq!(
             counts,
             Decoded {
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_cut_off_batch_ends_it() {
-        let counts = Batch(Bytes::from_static(&[200, 0, 0, 0, 1])).decode(|event| panic!("{event:?}"));
+        let counts = Batch(Bytes::from_static(&[200, 0, 0, 0, 1])).decode(|event, _| panic!("{event:?}"));
         assert_eq!(
             counts,
             Decoded {

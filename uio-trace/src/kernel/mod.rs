@@ -3,6 +3,7 @@
 //! Everything is read below a path root, so that tests pass a recorded kernel.
 
 pub mod btf;
+pub mod cgroups;
 pub mod cpus;
 pub mod descriptors;
 pub mod disks;

@@ -13,6 +13,8 @@ pub fn settings(btf: Option<&Btf>, preempt_rt: bool) -> Settings {
     let offset = |name: &str, path: &str| btf.and_then(|btf| btf.offset_of(name, path)).unwrap_or(ABSENT);
     Settings {
         slow_ns: u64::MAX,
+        target_comm_low: 0,
+        target_comm_high: 0,
         per_cpu_offset: 0,
         file_private_data: offset("file", "private_data"),
         file_f_inode: offset("file", "f_inode"),
@@ -49,11 +51,13 @@ pub fn settings(btf: Option<&Btf>, preempt_rt: bool) -> Settings {
         inode_i_sb: offset("inode", "i_sb"),
         super_s_dev: offset("super_block", "s_dev"),
         device_size: btf.and_then(|btf| btf.size_of("device")).unwrap_or(ABSENT),
+        filters: 0,
         target_tgid: 0,
         own_tgid: 0,
         // A PREEMPT_RT mutex is an rt_mutex; its owner word is elsewhere and flagged otherwise.
         mutex_owner_word: u32::from(!preempt_rt && offset("mutex", "owner") == 0),
         possible_cpus: 0,
+        reserved: 0,
     }
 }
 

@@ -40,11 +40,6 @@ pub struct Options {
 
 /// Runs the workload.
 pub fn run(options: &Options) -> Result<Value> {
-    if let Some(comm) = &options.comm {
-        let name = std::ffi::CString::new(comm.as_str())?;
-        // SAFETY: NUL-terminated; the kernel cuts it to its 15 bytes.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    }
     if options.exit {
         by_exit(options)
     } else if options.hold {

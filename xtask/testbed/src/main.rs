@@ -101,8 +101,14 @@ fn main() -> ExitCode {
 }
 
 /// The name process lists show: what this process does. The program's file is the same for all of them.
-fn set_name(role: &Role) {
+fn set_name(role: &Role) -> Result<()> {
+    let asked;
     let name = match role {
+        Role::UioWrite(uio_write::Options { comm: Some(comm), .. })
+        | Role::Aio(aio::Options { comm: Some(comm), .. }) => {
+            asked = std::ffi::CString::new(comm.as_str())?;
+            asked.as_c_str()
+        }
         Role::UioWrite(_) => c"uio-writer",
         Role::UioMix(_) => c"uio-mixer",
         Role::Aio(options) if options.destroy => c"aio-destroyer",
@@ -112,14 +118,15 @@ fn set_name(role: &Role) {
         Role::CgroupCycle { .. } => c"cgroup-cycler",
         Role::IouringClose { .. } => c"iouring-closer",
         Role::Elevator { .. } => c"elevator",
-        _ => return,
+        _ => return Ok(()),
     };
-    // SAFETY: the name is NUL-terminated and at most 15 bytes long, as PR_SET_NAME wants it.
+    // SAFETY: the name is NUL-terminated; the kernel cuts it to its 15 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    Ok(())
 }
 
 fn run(role: Role) -> Result<ExitCode> {
-    set_name(&role);
+    set_name(&role)?;
     match role {
         Role::UioWrite(options) => println!("{}", uio_write::run(&options)?),
         Role::UioMix(options) => println!("{}", uio_mix::run(&options)?),

@@ -37,6 +37,9 @@ pub struct Options {
     /// Also count the writes that took longer than this, microseconds.
     #[arg(long)]
     pub longer_than_us: Option<u64>,
+    /// Its process's name.
+    #[arg(long)]
+    pub comm: Option<String>,
     /// Pin thread n to processor n, so that the measure does not contain migrations.
     #[arg(long)]
     pub pin: bool,

@@ -6,6 +6,7 @@ use crate::{
     kernel_read::{ReadFault, read_at},
     maps::{DEVICE_GENERATION, GENERATIONS, MINOR_DEVICE, UNREGISTERING, UioState, count},
     settings::setting,
+    wanted::unwanted,
 };
 use aya_ebpf::{
     helpers::bpf_get_current_pid_tgid,
@@ -34,7 +35,7 @@ enum Source {
 #[inline(always)]
 fn enter(op: u32, source: Source) {
     let pid_tgid = bpf_get_current_pid_tgid();
-    if setting!(target_tgid) != 0 && (pid_tgid >> 32) as u32 != setting!(target_tgid) {
+    if unwanted(pid_tgid) {
         return;
     }
     let Some(state) = state() else { return };

@@ -187,8 +187,8 @@ fn unregistered(slot: &mut InFlight, now: u64) {
 
 #[inline(always)]
 fn missing_entry() {
-    // With a process filter the entries of all others are left out on purpose.
-    if setting!(target_tgid) == 0 && !own_process() {
+    // With a filter the entries of all others are left out on purpose.
+    if setting!(filters) == 0 && !own_process() {
         count(DROP_EXIT_WITHOUT_ENTRY);
     }
 }

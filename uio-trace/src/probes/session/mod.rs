@@ -23,11 +23,12 @@ use crate::{
 };
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader,
-    maps::{Map, MapData, MapError, RingBuf, StackTraceMap},
+    maps::{CgroupArray, Map, MapData, MapError, RingBuf, StackTraceMap},
 };
-use std::{collections::HashMap, thread::JoinHandle};
+use std::{collections::HashMap, os::fd::AsRawFd, thread::JoinHandle};
 use thiserror::Error;
 use uio::UioInstance;
+use uio_trace_common::offsets::{FILTER_CGROUP, FILTER_COMM, FILTER_PID, Settings};
 use zerocopy::IntoBytes;
 
 /// The BPF object of this architecture. Built by `cargo xtask bpf` and checked in with a stamp of its inputs.
@@ -42,13 +43,46 @@ const SERIES_BUDGET: usize = 32 << 20;
 /// Series a CPU gets at least and at most.
 const SERIES_RANGE: (usize, usize) = (64, 2048);
 
+/// Whose doings the programs look at; by default everybody's.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// This process.
+    pub tgid: Option<u32>,
+    /// Threads of this name, as the kernel keeps it.
+    pub comm: Option<[u8; COMM]>,
+    /// Tasks in the cgroup of [`Session::trace_cgroup`].
+    pub cgroup: bool,
+}
+
+/// Bytes of a task's name with the NUL at its end: `TASK_COMM_LEN`, include/linux/sched.h.
+pub const COMM: usize = 16;
+
+impl Wanted {
+    /// Into what the programs read.
+    fn set(&self, settings: &mut Settings) {
+        if let Some(tgid) = self.tgid {
+            settings.filters |= FILTER_PID;
+            settings.target_tgid = tgid;
+        }
+        if let Some(comm) = self.comm {
+            settings.filters |= FILTER_COMM;
+            let [low, high] = zerocopy::transmute!(comm);
+            settings.target_comm_low = low;
+            settings.target_comm_high = high;
+        }
+        if self.cgroup {
+            settings.filters |= FILTER_CGROUP;
+        }
+    }
+}
+
 /// What to trace.
 #[derive(Debug, Clone, Default)]
 pub struct SessionConfig {
     /// Slow threshold, ns.
     pub slow_ns: u64,
-    /// Only this process's UIO operations.
-    pub target_tgid: Option<u32>,
+    /// Whose UIO operations.
+    pub wanted: Wanted,
     /// Messages of the BPF side to the log.
     pub bpf_log: bool,
     /// Bytes of the lifecycle ring; `None`: default.
@@ -72,6 +106,9 @@ pub enum SessionError {
         cause: String,
     },
 }
+
+/// The map with the cgroup of `--cgroup`.
+const CGROUP: &str = "CGROUP";
 
 /// A hook and its attachments.
 struct Attached {
@@ -146,7 +183,7 @@ impl Session {
         let preempt_rt = facts.version.split_whitespace().any(|word| word == "PREEMPT_RT");
         let mut settings = offsets::settings(facts.btf.as_ref().ok().map(AsRef::as_ref), preempt_rt);
         settings.slow_ns = config.slow_ns;
-        settings.target_tgid = config.target_tgid.unwrap_or(0);
+        config.wanted.set(&mut settings);
         settings.own_tgid = std::process::id();
         settings.per_cpu_offset = facts.symbols.per_cpu_offset();
         settings.possible_cpus = cpus::possible_without_gaps(&root);
@@ -211,6 +248,17 @@ impl Session {
         session.attach_fixed();
         session.follow_uio()?;
         Ok(session)
+    }
+
+    /// From now on the programs look at tasks in this cgroup, an open folder, and below it.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`] when the kernel does not take it.
+    pub fn trace_cgroup(&mut self, folder: &std::fs::File) -> Result<(), SessionError> {
+        let map = self.ebpf.map_mut(CGROUP).ok_or_else(|| missing(CGROUP))?;
+        CgroupArray::try_from(map)
+            .and_then(|mut cgroups| cgroups.set(0, folder.as_raw_fd(), 0))
+            .map_err(map_error(CGROUP))
     }
 
     /// Hooks that do not depend on a module.
@@ -291,12 +339,6 @@ impl Session {
             self.ref_look.run(&mut self.ebpf, [reference.0]);
         }
         worked != self.ref_look.works()
-    }
-
-    /// Whether [`Session::probes`] are others than these.
-    pub fn probes_differ(&self, before: &[Probe]) -> bool {
-        let now = self.hooks.iter().map(|hook| &hook.outcome.probe);
-        !now.eq(before)
     }
 
     /// Hits of the breakpoints, by program.

@@ -6,6 +6,7 @@ mod bad_places;
 mod check;
 mod conduct;
 mod converted;
+mod filters;
 mod hangs;
 mod in_flight;
 mod mixed;
@@ -60,6 +61,8 @@ pub enum Set {
 pub struct Guest {
     /// The kernel's name in the harness's table.
     pub kernel: String,
+    /// It has the processors to itself, so its clocks can be compared finely.
+    pub alone: bool,
 }
 
 /// How long a test waits for something to be shown.
@@ -184,6 +187,8 @@ fn cases() -> Vec<Case> {
         full("aio_in_flight", in_flight::by_exit_and_destroy).timed(),
         full("aio_rcu_expedited", in_flight::expedited).timed(),
         full("aio_process_without_contexts", aio::without_contexts),
+        smoke("filter_comm", filters::by_name),
+        smoke("filter_cgroup", filters::by_cgroup),
         full("ref_cgroup", refs::cgroup),
         full("ref_killers_stacks", refs::killers_stacks),
         full("ref_io_uring", refs::io_uring),
@@ -239,6 +244,7 @@ fn cases() -> Vec<Case> {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let guest = Guest {
         kernel: options.kernel.clone(),
+        alone: options.set == Set::Full,
     };
     let wanted = |name: &str| {
         options
