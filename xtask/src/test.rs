@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::process::{cargo, describe, progress};
@@ -23,9 +23,6 @@ pub struct TestArgs {
     /// Only this kernel's guest (may be given more than once).
     #[arg(long, value_name = "KERNEL", conflicts_with = "host")]
     guest: Vec<String>,
-    /// Also the kernels that get the smoke tests only: 6.12-rt, 5.10, sid.
-    #[arg(long)]
-    all_kernels: bool,
     /// Only guest tests whose name contains this.
     #[arg(long, conflicts_with = "host")]
     filter: Option<String>,
@@ -153,11 +150,7 @@ fn count_tests(text: &str) -> (u32, Vec<String>) {
 
 fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()> {
     let specs: Vec<&'static KernelSpec> = if arguments.guest.is_empty() {
-        // The smoke kernels only on request, until each of them has had a complete green run.
-        KERNELS
-            .iter()
-            .filter(|spec| arguments.all_kernels || matches!(spec.set, TestSet::Full))
-            .collect()
+        KERNELS.iter().collect()
     } else {
         arguments
             .guest
@@ -166,21 +159,20 @@ fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()>
             .collect::<Result<_>>()?
     };
     let programs = vm::build_programs(top)?;
+    let (full, smoke): (Vec<&KernelSpec>, Vec<&KernelSpec>) =
+        specs.into_iter().partition(|spec| spec.set == TestSet::Full);
     // One at a time: these tests compare times, and two guests would share the same processors.
-    let set_of = |spec: &KernelSpec| match spec.set {
-        TestSet::Full => "full",
-        TestSet::Smoke => "smoke",
-    };
-    for spec in &specs {
-        let part = timed_guest(spec, set_of(spec), &programs, arguments.filter.as_deref());
+    for spec in &full {
+        let part = timed_guest(spec, FULL, &programs, arguments.filter.as_deref());
         summary.merge(part);
     }
-    // These have one thread each, and compare no times.
-    let queue: Mutex<Vec<&'static KernelSpec>> = Mutex::new(
-        specs
+    // These have one thread each, and what they compare of times is not fine. The longest begin first, taken from the end.
+    let queue: Mutex<Vec<(&'static KernelSpec, &str)>> = Mutex::new(
+        smoke
             .into_iter()
             .rev()
-            .filter(|spec| spec.set == TestSet::Full)
+            .map(|spec| (spec, SMOKE))
+            .chain(full.into_iter().rev().map(|spec| (spec, PATCHING)))
             .collect(),
     );
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
@@ -190,13 +182,8 @@ fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()>
             .map(|_| {
                 scope.spawn(|| {
                     let mut all = Summary::default();
-                    while let Some(spec) = next() {
-                        all.merge(timed_guest(
-                            spec,
-                            PATCHING,
-                            &programs,
-                            arguments.filter.as_deref(),
-                        ));
+                    while let Some((spec, set)) = next() {
+                        all.merge(timed_guest(spec, set, &programs, arguments.filter.as_deref()));
                     }
                     all
                 })
@@ -233,6 +220,10 @@ fn timed_guest(spec: &'static KernelSpec, set: &str, programs: &Programs, filter
     summary
 }
 
+/// All tests but those of [`PATCHING`], with a thread for each processor.
+const FULL: &str = "full";
+/// Those that show on other kernels that everything loads, attaches and counts exactly.
+const SMOKE: &str = "smoke";
 /// Tests that let the kernel patch code which other processors run. Under QEMU's translation of several processors at a time
 /// the kernel oopses then, also by its own kprobes and without the tool (docs/testing.md). So these get a guest in one thread.
 const PATCHING: &str = "patching";
@@ -277,7 +268,7 @@ fn guest(
             println!("    {line}");
         }
         let took = outcome.took.as_secs();
-        if !problem.contains(STALE_CODE) || set == PATCHING || restart == RESTARTS {
+        if !problem.contains(STALE_CODE) || set != FULL || restart == RESTARTS {
             bail!("{problem} (after {took} s; its console is in target/guests)");
         }
         let after = done
@@ -300,6 +291,9 @@ fn programs_of(set: &str) -> Result<Vec<PathBuf>> {
     Ok(vec![PathBuf::from("/usr/bin/fio")])
 }
 
+/// Held while a guest's kernel is fetched and its modules are built.
+static FETCHING: Mutex<()> = Mutex::new(());
+
 /// One guest, from boot to end. `after`: only the tests behind that one.
 fn boot(
     spec: &'static KernelSpec,
@@ -308,7 +302,15 @@ fn boot(
     filter: Option<&str>,
     after: Option<&str>,
 ) -> Result<Outcome> {
-    let kernel = kernels::provide(&paths::cache()?, spec)?;
+    // Some kernels share packages, and are fetched and unpacked by one guest at a time.
+    let fetching = FETCHING.lock();
+    let kernel = kernels::provide(&paths::cache()?, spec).with_context(|| {
+        format!(
+            "kernel {} cannot be tested, its packages could not be had from Debian ({})",
+            spec.name,
+            spec.suite.unwrap_or("this release")
+        )
+    })?;
     let mut command: Vec<String> = ["testbed", "guest-tests", "--kernel", spec.name, "--set", set]
         .map(str::to_owned)
         .to_vec();
@@ -324,12 +326,13 @@ fn boot(
         ..Job::default()
     };
     let mut guest = vm::prepare(&kernel, programs, &job, &format!("test-{set}"))?;
-    guest.one_thread = set == PATCHING;
+    drop(fetching);
+    guest.one_thread = set != FULL;
     // A processor that the machine does not have is taken away from a guest in the middle of a measure.
     guest.smp = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4) as u32);
     guest.limit = Duration::from_secs(1500);
     // In one thread everything takes turns, attaching five times most of all.
-    guest.silence = Duration::from_secs(if set == PATCHING { 900 } else { 240 });
+    guest.silence = Duration::from_secs(if guest.one_thread { 900 } else { 240 });
     progress(format!("booting {} ({set} tests)", kernel.release));
     guest.watch(&mut |line| {
         if let Some(test) = parse_test(line) {

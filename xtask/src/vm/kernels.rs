@@ -19,7 +19,7 @@ pub struct KernelSpec {
     /// What `--kernel` takes.
     pub name: &'static str,
     /// A suite of the archive other than this system's own.
-    suite: Option<&'static str>,
+    pub suite: Option<&'static str>,
     /// Package names are `linux-image-` + prefix + a version + suffix.
     prefix: &'static str,
     suffix: &'static str,
