@@ -118,6 +118,8 @@ impl Apt {
         // In the cache there may be no folder that apt's own user can write.
         if !self.options.is_empty() {
             update.args(["-o", "APT::Sandbox::User=root"]);
+            // Else a list that cannot be had is a warning, and what is missed is a kernel.
+            update.args(["-o", "APT::Update::Error-Mode=any"]);
         }
         run_quiet(
             update

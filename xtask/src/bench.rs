@@ -106,18 +106,20 @@ fn instructions(top: &Path, kernel: &str) -> Result<()> {
     })?;
     println!("instructions, {kernel} on one processor");
     println!(
-        "{:<46} {:>10} {:>10} {:>10}  (least to most of the pairs)",
+        "{:<46} {:>10} {:>10} {:>10}  (least to most of the pairs; mean and its standard error)",
         "", "without", "with", "added"
     );
     for row in rows {
         let what = row["what"].as_str().unwrap_or_default();
         println!(
-            "{what:<46} {:>10.0} {:>10.0} {:>10.0}  ({:.0} to {:.0})",
+            "{what:<46} {:>10.0} {:>10.0} {:>10.0}  ({:.0} to {:.0}; {:.1} +- {:.1})",
             number(&row, "without"),
             number(&row, "with"),
             number(&row, "added"),
             number(&row, "least"),
-            number(&row, "most")
+            number(&row, "most"),
+            number(&row, "mean"),
+            number(&row, "standard_error"),
         );
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 
@@ -131,6 +131,8 @@ pub fn run(options: &Options) -> Result<()> {
                 "without": of(0),
                 "with": of(way),
                 "added": median(&added).round(),
+                "mean": mean(&added),
+                "standard_error": standard_error(&added),
                 "least": added.first().copied().unwrap_or(f64::NAN).round(),
                 "most": added.last().copied().unwrap_or(f64::NAN).round(),
             }));
@@ -142,7 +144,8 @@ pub fn run(options: &Options) -> Result<()> {
 /// Measures under the tool, which must have attached to uio in this way.
 fn traced(options: &[&str], method: &str, measure: &impl Fn() -> Result<Vec<f64>>) -> Result<Vec<f64>> {
     let tool = Tool::start(options)?;
-    same("the way of uio_write", tool.method("uio_write"), Some(method))?;
+    let row = tool.records().probe("uio_write");
+    same("the way of uio_write", row["method"].as_str(), Some(method)).with_context(|| row.to_string())?;
     // What is measured is the traced path, not the tool's own process, which shares the one processor: it stands still
     // meanwhile, and its programs go on.
     signal(&tool, libc::SIGSTOP)?;
@@ -160,6 +163,31 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// How far the mean is from what ever more measurements would lead to: the root of the sample's variance by its size.
+fn standard_error(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let count = values.len() as f64;
+    (squares / (count - 1.0) / count).sqrt()
+}
+
 fn median(sorted: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{mean, standard_error};
+
+    /// By hand: deviations -2, 0, 2 from 3; variance 8/2, by three 4/3.
+    #[test]
+    fn error_of_a_mean() {
+        let values = [1.0, 3.0, 5.0];
+        assert!((mean(&values) - 3.0).abs() < 1e-12);
+        assert!((standard_error(&values) - (4.0_f64 / 3.0).sqrt()).abs() < 1e-12);
+    }
 }
