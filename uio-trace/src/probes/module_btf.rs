@@ -59,6 +59,9 @@ fn map_data(map: &Map) -> Option<&MapData> {
         | Map::HashMap(data)
         | Map::PerCpuArray(data)
         | Map::PerCpuHashMap(data)
+        | Map::PerCpuLruHashMap(data)
+        | Map::StackTraceMap(data)
+        | Map::CgroupArray(data)
         | Map::RingBuf(data) => Some(data),
         _ => None,
     }

@@ -120,8 +120,18 @@ impl Tool {
 
     /// Time its BPF programs have run so far, ns, by the kernel's own count ([`ProgramTimes`] must be there).
     pub fn programs_ns(&self) -> Result<u64> {
+        Ok(self.programs("run_time_ns:")?.values().sum())
+    }
+
+    /// How often each of its BPF programs has run, by the program's id; counted as the times are.
+    pub fn program_runs(&self) -> Result<BTreeMap<u64, u64>> {
+        self.programs("run_cnt:")
+    }
+
+    /// A number that the kernel keeps of each of its BPF programs, by the program's id.
+    fn programs(&self, number: &str) -> Result<BTreeMap<u64, u64>> {
         let folder = format!("/proc/{}/fdinfo", self.pid());
-        let mut times = BTreeMap::new();
+        let mut numbers = BTreeMap::new();
         for entry in std::fs::read_dir(&folder).with_context(|| folder.clone())? {
             // A descriptor may be closed meanwhile.
             let Ok(text) = std::fs::read_to_string(entry?.path()) else {
@@ -131,14 +141,14 @@ impl Tool {
                 let line = text.lines().find_map(|line| line.strip_prefix(name))?;
                 line.trim().parse().ok()
             };
-            if let (Some(id), Some(time)) = (field("prog_id:"), field("run_time_ns:")) {
-                times.insert(id, time);
+            if let (Some(id), Some(value)) = (field("prog_id:"), field(number)) {
+                numbers.insert(id, value);
             }
         }
-        if times.is_empty() {
+        if numbers.is_empty() {
             bail!("{folder} has no BPF program");
         }
-        Ok(times.values().sum())
+        Ok(numbers)
     }
 
     /// Reads records until one satisfies the condition.

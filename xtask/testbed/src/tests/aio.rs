@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Guest, near, number, same, shortened, workload};
 use crate::kernel_modules;
-use crate::tool::{Records, Tool};
+use crate::tool::{ProgramTimes, Records, Tool};
 
 const TOLERANCE: f64 = 0.05;
 /// Of hundreds of contexts: the kernel frees them in work items, which run beside the rest of the exit.
@@ -238,4 +238,34 @@ pub fn without_contexts(_: &Guest) -> Result<String> {
         submitted(&before)?,
     )?;
     Ok("1000 exits, no event".to_owned())
+}
+
+/// What an exit without AIO costs is what one program costs: of all that are attached, one runs for each process, by the kernel's
+/// own count. The others look at contended locks, which exits rarely meet.
+pub fn exit_runs_one_program(_: &Guest) -> Result<String> {
+    const EXITS: u64 = 1_000;
+    let _counting = ProgramTimes::count()?;
+    let tool = Tool::start(&[])?;
+    let before = tool.program_runs()?;
+    workload(&format!("noaio-exit --count {EXITS}"))?;
+    let after = tool.program_runs()?;
+    tool.finish()?;
+    let mut runs: Vec<u64> = after
+        .iter()
+        .map(|(id, runs)| runs - before.get(id).unwrap_or(&0))
+        .collect();
+    runs.sort_unstable();
+    let most = runs.pop().context("no program")?;
+    let others: u64 = runs.iter().sum();
+    // The workload itself exits, and so may somebody else of the guest.
+    if !(EXITS..=EXITS + 20).contains(&most) {
+        bail!("the program that runs most ran {most} times for {EXITS} exits");
+    }
+    if others > EXITS / 20 {
+        bail!("other programs ran {others} times for {EXITS} exits: {runs:?}");
+    }
+    Ok(format!(
+        "{EXITS} exits: one of {} programs ran {most} times, the others {others} times",
+        after.len()
+    ))
 }

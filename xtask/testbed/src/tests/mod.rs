@@ -189,6 +189,7 @@ fn cases() -> Vec<Case> {
         full("aio_process_without_contexts", aio::without_contexts),
         smoke("filter_comm", filters::by_name),
         smoke("filter_cgroup", filters::by_cgroup),
+        patching("aio_exit_runs_one_program", aio::exit_runs_one_program),
         full("ref_cgroup", refs::cgroup),
         full("ref_killers_stacks", refs::killers_stacks),
         full("ref_io_uring", refs::io_uring),
