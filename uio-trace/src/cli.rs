@@ -91,7 +91,7 @@ pub struct TraceArgs {
     /// Only this process (its UIO operations, AIO contexts and the refs it kills)
     #[arg(short, long, value_name = "PID", value_parser = process_id)]
     pub pid: Option<u32>,
-    /// Only processes of this name
+    /// Only threads of this name (the kernel keeps 15 bytes of it)
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
     /// Only processes in this cgroup (v2) and below: its path below /sys/fs/cgroup, or as in /proc/PID/cgroup

@@ -195,7 +195,17 @@ pub fn killed_while_waiting(_: &Guest) -> Result<String> {
     let records = tool.finish()?;
     settings.restore()?;
     same("calls of the driver", writes, 1)?;
-    let of = |op: &str, number: &str| records.operation_sum(&device.name, op, number);
+    // By its minor: while the lock is held, the name may not be read yet.
+    let of = |op: &str, number: &str| -> u64 {
+        let rows = records
+            .of("uio_device")
+            .filter(|row| row["minor"] == device.minor);
+        rows.filter_map(|row| row["ops"].as_array())
+            .flatten()
+            .filter(|figures| figures["op"] == op)
+            .filter_map(|figures| figures[number].as_u64())
+            .sum()
+    };
     same("writes", of("write", "count"), 1)?;
     // Ours and that of the killed process, which also closed it.
     same("opens", of("open", "count"), 2)?;
