@@ -49,6 +49,8 @@ pub enum Action {
     Open,
     /// From a finding, or something in progress, to the device, owner or drain it is about.
     Follow,
+    /// Show the next page of a detail that is longer than the screen, then its short form again.
+    More,
     /// Close what was opened last: help, detail, filter.
     Back,
     /// Begin to type a filter.

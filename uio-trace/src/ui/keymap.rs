@@ -60,6 +60,8 @@ pub enum Place {
     Detail,
     /// In the detail of a finding, or of something in progress.
     Finding,
+    /// In the detail of a device, an owner or a drain.
+    Panels,
     /// In a drain's detail.
     Drain,
     /// On the refs screen only.
@@ -72,12 +74,13 @@ pub enum Place {
 
 impl Place {
     /// In the order of the help.
-    pub const ALL: [Place; 10] = [
+    pub const ALL: [Place; 11] = [
         Place::Everywhere,
         Place::Rows,
         Place::List,
         Place::Detail,
         Place::Finding,
+        Place::Panels,
         Place::Drain,
         Place::Refs,
         Place::Filter,
@@ -94,6 +97,7 @@ impl Place {
             Place::List => "In a list",
             Place::Detail => "In a detail",
             Place::Finding => "In a finding",
+            Place::Panels => "In a device, owner or drain",
             Place::Drain => "In a drain",
             Place::Refs => "On the refs screen",
             Place::Filter => "While typing a filter",
@@ -170,6 +174,8 @@ pub const KEYMAP: &[Binding] = &[
 
     binding(&[Code(KeyCode::Enter)], Action::Follow, Place::Finding, "go to what it is about", "go there"),
 
+    binding(&[Char('v')], Action::More, Place::Panels, "all of it, page by page, where it does not fit", "more"),
+
     binding(&[Char('+'), Char('=')], Action::ZoomIn, Place::Drain, "zoom in on the selected context", "zoom"),
     binding(&[Char('-')], Action::ZoomOut, Place::Drain, "zoom out", ""),
     binding(&[Char('0')], Action::ZoomAll, Place::Drain, "the whole drain", "whole"),
@@ -211,16 +217,17 @@ pub fn timeline(state: &State) -> &'static [Binding] {
 
 /// The places that hold in this state, most specific first.
 pub fn places(state: &State) -> &'static [Place] {
-    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Refs, Rows};
+    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Panels, Refs, Rows};
     if state.filter_before.is_some() {
         &[Filter, Always]
     } else if state.help.is_some() {
         &[Help, Rows, Everywhere, Always]
     } else if let Some(detail) = &state.view().detail {
         match detail.id {
-            RowId::Drain(_) => &[Detail, Drain, Rows, Everywhere, Always],
+            RowId::Drain(_) => &[Detail, Panels, Drain, Rows, Everywhere, Always],
+            RowId::Device(..) | RowId::Owner(_) => &[Detail, Panels, Rows, Everywhere, Always],
             RowId::Finding(..) | RowId::InProgress(..) => &[Detail, Finding, Rows, Everywhere, Always],
-            _ => &[Detail, Rows, Everywhere, Always],
+            RowId::Probe(..) => &[Detail, Rows, Everywhere, Always],
         }
     } else if state.screen == Screen::Refs {
         &[List, Refs, Rows, Everywhere, Always]
@@ -288,6 +295,7 @@ mod tests {
         &[Place::Help, Place::Rows, Place::Everywhere, Place::Always],
         &[
             Place::Detail,
+            Place::Panels,
             Place::Drain,
             Place::Rows,
             Place::Everywhere,

@@ -65,6 +65,7 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Bottom => step(state, Step::Last),
         Action::Open => open(state),
         Action::Follow => follow(state),
+        Action::More => more(state),
         Action::Back => back(state),
         Action::Help => state.help = if state.help.is_some() { None } else { Some(0) },
         Action::Freeze => freeze(state),
@@ -315,6 +316,19 @@ fn follow(state: &mut State) {
         select(state, position);
     }
     state.view_mut().detail = Some(Detail::new(id, snapshot));
+}
+
+/// Turns to the next page of a long detail; after the last comes the short form.
+fn more(state: &mut State) {
+    let (body, unicode) = ((state.size.0, state.body_rows()), state.facts.unicode);
+    let Some(detail) = &mut state.view_mut().detail else {
+        return;
+    };
+    let pages = view::pages::count(detail, body, unicode);
+    detail.page = if detail.page < pages { detail.page + 1 } else { 0 };
+    if pages == 0 {
+        state.message = Some("all of it is in view".into());
+    }
 }
 
 /// Undoes one thing: help, detail, filter, selection.
