@@ -534,6 +534,22 @@ fn every_function_of_every_killers_stack_is_to_be_read_in_the_smallest_terminal(
 }
 
 #[test]
+fn from_the_pages_of_a_drain_a_movement_leads_to_the_selected_context() {
+    let mut app = app();
+    app.apply(Action::Resize(60, 15));
+    press(&mut app, "4\nvv");
+    assert_eq!(app.state().view().detail.as_ref().unwrap().page, 2);
+    press(&mut app, "↓");
+    let mut terminal = Terminal::new(TestBackend::new(60, 15)).unwrap();
+    terminal.draw(|frame| app.draw(frame)).unwrap();
+    let shown = terminal.backend().to_string();
+    assert!(shown.contains("▸ 0x7f3a10009000"), "{shown}");
+    // Of a device the operation chooses the histograms, wherever they are seen.
+    press(&mut app, "2\nvv↓");
+    assert_eq!(app.state().view().detail.as_ref().unwrap().page, 2);
+}
+
+#[test]
 fn an_operation_is_chosen_by_a_click_on_a_page_too() {
     let mut app = app();
     app.apply(Action::Resize(60, 15));

@@ -263,6 +263,10 @@ fn step(state: &mut State, step: Step) {
     let last = view::last_cursor(state);
     if let Some(detail) = &mut state.view_mut().detail {
         detail.cursor = step.apply(detail.cursor.min(last), last, page);
+        // The pages do not follow a cursor among hundreds of contexts; the short form does.
+        if matches!(detail.id, RowId::Drain(_)) {
+            detail.page = 0;
+        }
         zoom(state, Zoom::following);
         return;
     }
