@@ -63,11 +63,12 @@ fn arrange(place: Place, screen: Screen) -> Option<App> {
         Place::Refs if screen != Screen::Refs => return None,
         Place::Drain if screen != Screen::Aio => return None,
         Place::Finding if screen != Screen::Overview => return None,
+        Place::Probes if screen != Screen::Probes => return None,
         Place::Panels if !matches!(screen, Screen::Uio | Screen::Refs | Screen::Aio) => return None,
         Place::Detail | Place::Drain | Place::Finding | Place::Panels => drop(press(&mut app, "↓\n")),
         Place::Filter => drop(press(&mut app, "/a")),
         Place::Help => drop(press(&mut app, "?")),
-        Place::Always | Place::Everywhere | Place::Rows | Place::List | Place::Refs => {}
+        Place::Always | Place::Everywhere | Place::Rows | Place::List | Place::Refs | Place::Probes => {}
     }
     Some(app)
 }
@@ -80,6 +81,7 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
         Action::Quit => assert_eq!(effects, [Effect::Quit]),
         Action::Repaint => assert_eq!(effects, [Effect::Repaint]),
         Action::Record => assert_eq!(effects, [Effect::Record]),
+        Action::CountCosts => assert_eq!(effects, [Effect::CountCosts]),
         Action::WriteSnapshot => {
             assert_eq!(effects, [Effect::WriteSnapshot(is.shown().unwrap().clone())]);
         }
@@ -140,7 +142,12 @@ fn check(action: Action, place: Place, before: &App, app: &App, effects: &[Effec
     }
     let quiet = matches!(
         action,
-        Action::Quit | Action::Repaint | Action::Record | Action::WriteSnapshot | Action::ToggleMouse
+        Action::Quit
+            | Action::Repaint
+            | Action::Record
+            | Action::WriteSnapshot
+            | Action::ToggleMouse
+            | Action::CountCosts
     );
     assert!(quiet || effects.is_empty(), "{action:?}: {effects:?}");
 }

@@ -203,6 +203,7 @@ fn way(place: Place, screen: Screen) -> Option<Vec<Key>> {
         Place::Drain if screen != Screen::Aio => return None,
         Place::Finding if screen != Screen::Overview => return None,
         Place::Refs if screen != Screen::Refs => return None,
+        Place::Probes if screen != Screen::Probes => return None,
         Place::Panels if !matches!(screen, Screen::Uio | Screen::Refs | Screen::Aio) => return None,
         Place::Detail | Place::Drain | Place::Finding | Place::Panels => {
             keys.extend([down, Key::Code(KeyCode::Enter)])
@@ -210,7 +211,7 @@ fn way(place: Place, screen: Screen) -> Option<Vec<Key>> {
         Place::Filter => keys.extend([Key::Char('/'), Key::Char('a')]),
         Place::Help => keys.push(Key::Char('?')),
         Place::List | Place::Rows => keys.push(down),
-        Place::Always | Place::Everywhere | Place::Refs => {}
+        Place::Always | Place::Everywhere | Place::Refs | Place::Probes => {}
     }
     Some(keys)
 }
@@ -234,6 +235,10 @@ fn judge(binding: &Binding, screen: Screen, before: &Buffer, after: &Buffer, eff
         Action::Freeze => assert!(is.contains("FROZEN 12:34:56Z"), "{is}"),
         Action::Record => {
             assert_eq!(effects, [Effect::Record]);
+            assert!(is.contains("carried out"), "{is}");
+        }
+        Action::CountCosts => {
+            assert_eq!(effects, [Effect::CountCosts]);
             assert!(is.contains("carried out"), "{is}");
         }
         Action::WriteSnapshot => {

@@ -16,7 +16,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use std::path::PathBuf;
-use uio_trace::model::snapshot::Snapshot;
+use uio_trace::model::snapshot::{Cost, ProbeState, Snapshot};
 use uio_trace::ui::{App, TerminalFacts};
 
 const SIZES: [(u16, u16); 4] = [(60, 15), (80, 24), (120, 40), (200, 60)];
@@ -160,6 +160,51 @@ fn every_screen_at_every_size() {
             compare(&name, &text(&buffer(&app, size)), &mut failures);
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The busy host's hooks with what they cost: one is known not to be counted.
+fn counted() -> Snapshot {
+    let mut snapshot = ui_fixture::rich();
+    let attached = snapshot
+        .probes
+        .iter_mut()
+        .filter(|p| p.state == ProbeState::Attached);
+    for (n, probe) in (1..).zip(attached.skip(1)) {
+        probe.cost = Some(Cost {
+            hits: 1_000 * n,
+            run_ns: 1_500_000 * n,
+            missed: n / 4,
+            counted_ns: 10_000_000_000,
+        });
+    }
+    snapshot
+}
+
+#[test]
+fn what_the_programs_cost_is_shown_where_it_is_counted() {
+    let mut failures = Vec::new();
+    for size in SIZES {
+        let mut app = app(FULL, size, counted());
+        press(&mut app, KeyCode::Char('5'));
+        let name = format!("probes_counted_{}x{}", size.0, size.1);
+        compare(&name, &text(&buffer(&app, size)), &mut failures);
+    }
+    // By hand: 1.5 us each, 1 + 2 + ... thousand hits in 10 s.
+    let n = counted().probes.iter().filter(|p| p.cost.is_some()).count();
+    let percent = (n * (n + 1) / 2) as f64 * 1.5e6 / 1e10 * 100.0;
+    let mut app = app(FULL, (120, 40), counted());
+    press(&mut app, KeyCode::Char('5'));
+    let shown = text(&buffer(&app, (120, 40)));
+    assert!(
+        shown.contains(&format!("cost 0.3 + {percent:.1} %")),
+        "{percent}\n{shown}"
+    );
+    assert!(
+        shown.contains(&format!("{percent:.1} % of one CPU, counted")),
+        "{shown}"
+    );
+    assert!(shown.contains("1.50 µs"), "{shown}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 

@@ -97,6 +97,8 @@ pub enum Action {
     Later,
     /// Show or hide percpu_refs which the tool itself uses.
     ToggleOwn,
+    /// Begin or end to count what the programs in the kernel cost.
+    CountCosts,
     /// Draw everything anew, after other output garbled the screen.
     Repaint,
     /// Move in a recording's time.

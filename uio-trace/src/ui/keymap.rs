@@ -66,6 +66,8 @@ pub enum Place {
     Drain,
     /// On the refs screen only.
     Refs,
+    /// On the probes screen only.
+    Probes,
     /// While a filter is typed.
     Filter,
     /// In the help.
@@ -74,7 +76,7 @@ pub enum Place {
 
 impl Place {
     /// In the order of the help.
-    pub const ALL: [Place; 11] = [
+    pub const ALL: [Place; 12] = [
         Place::Everywhere,
         Place::Rows,
         Place::List,
@@ -83,6 +85,7 @@ impl Place {
         Place::Panels,
         Place::Drain,
         Place::Refs,
+        Place::Probes,
         Place::Filter,
         Place::Help,
         Place::Always,
@@ -100,6 +103,7 @@ impl Place {
             Place::Panels => "In a device, owner or drain",
             Place::Drain => "In a drain",
             Place::Refs => "On the refs screen",
+            Place::Probes => "On the probes screen",
             Place::Filter => "While typing a filter",
             Place::Help => "In this help",
         }
@@ -184,6 +188,8 @@ pub const KEYMAP: &[Binding] = &[
 
     binding(&[Char('o')], Action::ToggleOwn, Place::Refs, "show or hide the tool's own refs", "own refs"),
 
+    binding(&[Char('c')], Action::CountCosts, Place::Probes, "count what the programs cost, or no longer", "cost"),
+
     binding(&[Code(KeyCode::Enter)], Action::FilterAccept, Place::Filter, "keep the filter", "keep"),
     binding(&[Code(KeyCode::Esc)], Action::FilterCancel, Place::Filter, "forget the change", "cancel"),
     binding(&[Code(KeyCode::Backspace)], Action::FilterErase, Place::Filter, "erase a letter", ""),
@@ -217,7 +223,7 @@ pub fn timeline(state: &State) -> &'static [Binding] {
 
 /// The places that hold in this state, most specific first.
 pub fn places(state: &State) -> &'static [Place] {
-    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Panels, Refs, Rows};
+    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Panels, Probes, Refs, Rows};
     if state.filter_before.is_some() {
         &[Filter, Always]
     } else if state.help.is_some() {
@@ -231,6 +237,8 @@ pub fn places(state: &State) -> &'static [Place] {
         }
     } else if state.screen == Screen::Refs {
         &[List, Refs, Rows, Everywhere, Always]
+    } else if state.screen == Screen::Probes {
+        &[List, Probes, Rows, Everywhere, Always]
     } else {
         &[List, Rows, Everywhere, Always]
     }
@@ -304,6 +312,13 @@ mod tests {
         &[
             Place::Detail,
             Place::Finding,
+            Place::Rows,
+            Place::Everywhere,
+            Place::Always,
+        ],
+        &[
+            Place::List,
+            Place::Probes,
             Place::Rows,
             Place::Everywhere,
             Place::Always,

@@ -18,6 +18,8 @@ pub enum Effect {
     WriteSnapshot(Arc<Snapshot>),
     /// Begin a recording, or end the one that is written, and tell with [`super::App::set_message`].
     Record,
+    /// Begin to count what the programs in the kernel cost, or end it, and tell with [`super::App::set_message`].
+    CountCosts,
     /// Clear the terminal and draw everything.
     Repaint,
     /// Ask the terminal for the mouse, or leave it to it.
@@ -40,10 +42,11 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Repaint => return vec![Effect::Repaint],
-        Action::Record if state.timeline.is_some() => {
+        Action::Record | Action::CountCosts if state.timeline.is_some() => {
             state.message = Some("this is a recording".into());
         }
         Action::Record => return vec![Effect::Record],
+        Action::CountCosts => return vec![Effect::CountCosts],
         Action::Replay(control) => return vec![Effect::Control(control)],
         Action::WriteSnapshot => {
             return match state.shown() {
