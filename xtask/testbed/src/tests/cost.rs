@@ -15,8 +15,8 @@ use crate::kernel_modules;
 use crate::tool::Tool;
 
 const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
-/// The program at the entry of `uio_write`, as far as the kernel keeps its name.
-const ENTRY: &str = "uio_write_kprob";
+/// The program at the entry of `uio_write`.
+const ENTRY: &str = "uio_write_entry";
 
 fn switch() -> Result<String> {
     let text = std::fs::read_to_string(SWITCH).with_context(|| format!("cannot read {SWITCH}"))?;
