@@ -249,6 +249,19 @@ pub fn screens(_: &Guest) -> Result<String> {
         let load = workload("aio --destroy --contexts 3")?;
         press("4", &format!("({})", number(&load, "/tgid")?))?;
         press("?", "Help")?;
+        press("?5", "Losses")?;
+        // A key has the kernel count what the programs cost, with the capabilities a running trace has kept, and another one ends
+        // it. Drawn is only what differs, so the words are whole after a repaint.
+        for shown in ["of one CPU, counted", "not counted; c counts"] {
+            if let Ok(mut drawn) = drawn.lock() {
+                drawn.clear();
+            }
+            keys.write_all(b"c")?;
+            wait_until(&format!("{shown:?} on the screen"), LIMIT, || {
+                let repaint = (&keys).write_all(b"\x0c");
+                repaint.is_ok() && drawn.lock().is_ok_and(|drawn| drawn.contains(shown))
+            })?;
+        }
         keys.write_all(b"\x1bq")?;
         Ok(())
     };
