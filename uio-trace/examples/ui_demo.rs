@@ -49,6 +49,7 @@ impl Executor for ShowOnly {
                 snapshot.uio_devices.len()
             )),
             Effect::Mouse(on) => uio_trace::ui::terminal::mouse(on).err().map(|e| e.to_string()),
+            Effect::CountCosts => Some("would begin or end to count what the programs cost".into()),
             Effect::Record => Some("would begin or end a recording".into()),
             Effect::Quit | Effect::Repaint | Effect::Control(_) => None,
         }

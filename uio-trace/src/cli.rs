@@ -113,6 +113,10 @@ pub struct TraceArgs {
     /// after its last driver
     #[arg(long)]
     pub hold_uio: bool,
+    /// Let the kernel count how often and how long each program runs, for as long as the tool does; that itself costs some tens of
+    /// nanoseconds for each run of any BPF program
+    #[arg(long)]
+    pub cost: bool,
     /// Messages of the BPF programs, to standard error
     #[arg(long)]
     pub bpf_log: bool,

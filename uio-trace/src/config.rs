@@ -30,6 +30,8 @@ pub struct TraceConfig {
     pub all: bool,
     /// fentry and fexit on the uio module.
     pub hold_uio: bool,
+    /// What programs cost is counted.
+    pub cost: bool,
     /// BPF messages.
     pub bpf_log: bool,
     /// Ring size in bytes.
@@ -112,6 +114,7 @@ impl TraceConfig {
             slow: duration("--slow", &args.slow)?,
             all: args.all,
             hold_uio: args.hold_uio,
+            cost: args.cost,
             bpf_log: args.bpf_log,
             ring_bytes,
             screens: false,

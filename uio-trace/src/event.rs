@@ -271,12 +271,30 @@ pub enum EventKind {
     Counters(BTreeMap<String, u64>),
     /// State of the probes; the whole list each time it changed.
     Probes(Vec<crate::model::snapshot::Probe>),
+    /// How often hooks were hit and what their programs took, absolute; the first ones are what is counted from. `None`: it is
+    /// counted no longer.
+    ProbeCosts(Option<Vec<ProbeCost>>),
     /// Tasks that were waiting when the trace began, found by their kernel stacks.
     Waiting(Vec<TaskStack>),
     /// Kernel stacks of the tasks the model asked for ([`crate::model::Model::questions`]).
     Stacks(Vec<TaskStack>),
     /// Nothing happened until now: time passes.
     Tick,
+}
+
+/// What the kernel has counted of a hook's programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeCost {
+    /// Subject of the hook.
+    pub subject: String,
+    /// The hook.
+    pub hook: String,
+    /// Runs of its first program.
+    pub hits: u64,
+    /// Time its programs took for them, ns.
+    pub run_ns: u64,
+    /// Runs that the kernel left out, since a program was running on that CPU already.
+    pub missed: u64,
 }
 
 /// What a look at a percpu_ref found.

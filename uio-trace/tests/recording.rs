@@ -86,10 +86,11 @@ fn kind(event: &Event) -> usize {
         EventKind::AioLastRequest { .. } => 27,
         EventKind::UioRunning(_) => 28,
         EventKind::KillStack { .. } => 29,
+        EventKind::ProbeCosts(_) => 30,
     }
 }
 
-const KINDS: usize = 30;
+const KINDS: usize = 31;
 
 #[test]
 fn every_kind_of_event_is_read_as_it_was_written() {

@@ -9,7 +9,7 @@ mod schema;
 mod script;
 
 use std::collections::BTreeMap;
-use uio_trace::event::{Event, EventKind};
+use uio_trace::event::{Event, EventKind, ProbeCost};
 use uio_trace::format::width;
 use uio_trace::model::snapshot::{Meta, Probe, ProbeState, Snapshot};
 use uio_trace::model::{Config, Model, Scope};
@@ -179,12 +179,82 @@ fn csv_has_a_row_per_device_and_operation() {
     }
 }
 
+/// The busy host with what two of its hooks cost.
+fn counted() -> Snapshot {
+    let mut model = Model::new(Config {
+        start_ns: Some(0),
+        ..Config::default()
+    });
+    let events = script::Script::default().read(include_str!("scenario/busy.script"), true);
+    events.into_iter().for_each(|e| model.apply(e));
+    let probe = |hook: &str| Probe {
+        subject: "uio".into(),
+        hook: hook.into(),
+        state: ProbeState::Attached,
+        method: Some("kprobe+kretprobe".into()),
+        reason: None,
+        gives: String::new(),
+        required: false,
+        cost: None,
+        late_cpus: Vec::new(),
+    };
+    let row = |hook: &str, hits, run_ns| ProbeCost {
+        subject: "uio".into(),
+        hook: hook.into(),
+        hits,
+        run_ns,
+        missed: 2,
+    };
+    let begin = model.now_ns();
+    for (ts_ns, kind) in [
+        (
+            begin,
+            EventKind::Probes(vec![probe("uio_write"), probe("uio_poll"), probe("uio_read")]),
+        ),
+        (
+            begin,
+            EventKind::ProbeCosts(Some(vec![row("uio_write", 0, 0), row("uio_poll", 0, 0)])),
+        ),
+        // 100 ms of 10 s: 1 %; and 0.5 %.
+        (
+            begin + 10_000_000_000,
+            EventKind::ProbeCosts(Some(vec![
+                row("uio_write", 50_000, 100_000_000),
+                row("uio_poll", 1_000, 50_000_000),
+            ])),
+        ),
+    ] {
+        model.apply(Event { ts_ns, kind });
+    }
+    model.snapshot(Scope::SinceStart)
+}
+
+#[test]
+fn what_the_programs_cost_is_said_where_it_is_counted() {
+    let dump = text::render(&meta(), &counted(), &PLAIN);
+    let words: Vec<&str> = dump.split_whitespace().collect();
+    let expected = "COST the programs took 1.5 % of one CPU; most by uio_write 50,000 hits of 2.00 us, uio_poll 1,000 hits of 50.0 us";
+    assert!(words.join(" ").contains(expected), "{dump}");
+    assert!(dump.lines().all(|line| width(line) <= text::COLUMNS), "{dump}");
+    assert!(!text::render(&meta(), &busy(), &PLAIN).contains("COST"));
+    let records = json::render(&meta(), &counted()).unwrap();
+    let records: Vec<serde_json::Value> = records
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|record: &serde_json::Value| record["type"] == "probe_cost")
+        .collect();
+    // uio_read was not counted: that is no 0.
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[0]["hits"], 50_000);
+    assert_eq!(records[0]["counted_ns"], 10_000_000_000_u64);
+}
+
 #[test]
 fn records_fit_their_schema() {
     let schema: serde_json::Value =
         serde_json::from_str(include_str!("../../docs/records.schema.json")).unwrap();
     let mut types = std::collections::BTreeSet::new();
-    for snapshot in [busy(), idle()] {
+    for snapshot in [busy(), idle(), counted()] {
         for line in json::render(&meta(), &snapshot).unwrap().lines() {
             let record: serde_json::Value = serde_json::from_str(line).unwrap();
             let kind = record["type"].as_str().unwrap().to_string();
@@ -258,6 +328,7 @@ fn without_refs() -> Snapshot {
         reason: reason.map(str::to_owned),
         gives: String::new(),
         required: true,
+        cost: None,
         late_cpus: Vec::new(),
     };
     let full = Some("no free debug register");

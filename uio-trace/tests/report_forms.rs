@@ -5,6 +5,7 @@ mod triage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use uio_trace::format::width;
+use uio_trace::model::snapshot::WhatIfVerdict;
 use uio_trace::report::diff::{self, Side, dump};
 use uio_trace::report::story::Story;
 use uio_trace::report::story::timeline::MAX_SAMPLES;
@@ -400,6 +401,84 @@ fn a_comparison_names_what_changed() {
         (summary.better, summary.worse, summary.mixed, summary.one_sided),
         (0, 0, 0, 0)
     );
+}
+
+/// Projections of both sides stand beside each other: the range without info_lock, and draining together.
+#[test]
+fn projections_are_compared_where_both_sides_have_one() {
+    let (low, high) = (2.8, 3.8);
+    let mut story = triage::story();
+    let device = &mut story.snapshot.uio_devices[0].what_if;
+    (device.low, device.high, device.verdict) = (Some(low), Some(high), WhatIfVerdict::Range);
+    let mut mended = story.clone();
+    let device = &mut mended.snapshot.uio_devices[0].what_if;
+    (device.low, device.high) = (Some(1.0), Some(1.05));
+    device.verdict = WhatIfVerdict::NothingToGain;
+    // By hand: draining together takes as long as the longest context.
+    let several: Vec<_> = story
+        .snapshot
+        .aio_drains
+        .iter()
+        .filter(|d| d.contexts > 1)
+        .collect();
+    let longest = |comm: &str| -> Vec<u64> {
+        let of = several.iter().filter(|d| d.comm == comm);
+        of.map(|d| d.detail.iter().map(|c| c.total_ns).max().unwrap())
+            .collect()
+    };
+    let comm = several[0].comm.clone();
+    assert_eq!(longest(&comm).len(), 1);
+    for drain in &mut mended.snapshot.aio_drains {
+        drain.projected_parallel_ns /= 2;
+    }
+    let (before, after) = (side(story.clone()), side(mended));
+    let comparison = diff::compare(&before, &after);
+    let row = comparison
+        .rows
+        .iter()
+        .find(|row| row.metric == diff::Metric::ProjectedParallel && row.name == comm)
+        .unwrap();
+    let mean = longest(&comm)[0] as f64;
+    assert_eq!(
+        (row.before.mean, row.after.mean),
+        (Some(mean), Some((mean / 2.0).floor()))
+    );
+    let device = comparison.devices.iter().find(|d| d.name == "uio0").unwrap();
+    let gain = |shares: &Option<diff::Shares>| shares.as_ref().and_then(|s| s.gain.clone()).unwrap();
+    assert_eq!((gain(&device.before).low, gain(&device.before).high), (low, high));
+    assert_eq!((gain(&device.after).low, gain(&device.after).high), (1.0, 1.05));
+    let sides = [("before", &before), ("after", &after)];
+    let text = diff::text::render(sides, &comparison, true);
+    let line = format!("    without info_lock write x{low:.1} to x{high:.1}, then nothing to gain");
+    assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    assert!(text.contains("destroy together"), "{text}");
+
+    // Of several intervals all that was projected; one that is refused says nothing.
+    let mut dump = Side::new(story.meta.clone(), Vec::new());
+    for (low, high, verdict) in [
+        (Some(1.5), Some(2.0), WhatIfVerdict::Range),
+        (None, None, WhatIfVerdict::Refused),
+        (Some(1.8), Some(2.6), WhatIfVerdict::Range),
+    ] {
+        let mut snapshot = story.snapshot.clone();
+        let device = &mut snapshot.uio_devices[0].what_if;
+        (device.low, device.high, device.verdict) = (low, high, verdict);
+        dump.add(&snapshot);
+    }
+    let comparison = diff::compare(&before, &dump);
+    let device = comparison.devices.iter().find(|d| d.name == "uio0").unwrap();
+    let gain = gain(&device.after);
+    assert_eq!((gain.low, gain.high, gain.intervals), (1.5, 2.6, 2));
+    assert_eq!(gain.op.as_deref(), Some("write"));
+
+    // Where one side refuses there is nothing to compare.
+    let mut refused = story.clone();
+    let device = &mut refused.snapshot.uio_devices[0].what_if;
+    (device.low, device.high, device.verdict) = (None, None, WhatIfVerdict::Refused);
+    let refused = side(refused);
+    let comparison = diff::compare(&before, &refused);
+    let text = diff::text::render([("before", &before), ("after", &refused)], &comparison, true);
+    assert!(!text.contains("    without info_lock write x2.8"), "{text}");
 }
 
 #[test]

@@ -203,11 +203,15 @@ fn way(place: Place, screen: Screen) -> Option<Vec<Key>> {
         Place::Drain if screen != Screen::Aio => return None,
         Place::Finding if screen != Screen::Overview => return None,
         Place::Refs if screen != Screen::Refs => return None,
-        Place::Detail | Place::Drain | Place::Finding => keys.extend([down, Key::Code(KeyCode::Enter)]),
+        Place::Probes if screen != Screen::Probes => return None,
+        Place::Panels if !matches!(screen, Screen::Uio | Screen::Refs | Screen::Aio) => return None,
+        Place::Detail | Place::Drain | Place::Finding | Place::Panels => {
+            keys.extend([down, Key::Code(KeyCode::Enter)])
+        }
         Place::Filter => keys.extend([Key::Char('/'), Key::Char('a')]),
         Place::Help => keys.push(Key::Char('?')),
         Place::List | Place::Rows => keys.push(down),
-        Place::Always | Place::Everywhere | Place::Refs => {}
+        Place::Always | Place::Everywhere | Place::Refs | Place::Probes => {}
     }
     Some(keys)
 }
@@ -231,6 +235,10 @@ fn judge(binding: &Binding, screen: Screen, before: &Buffer, after: &Buffer, eff
         Action::Freeze => assert!(is.contains("FROZEN 12:34:56Z"), "{is}"),
         Action::Record => {
             assert_eq!(effects, [Effect::Record]);
+            assert!(is.contains("carried out"), "{is}");
+        }
+        Action::CountCosts => {
+            assert_eq!(effects, [Effect::CountCosts]);
             assert!(is.contains("carried out"), "{is}");
         }
         Action::WriteSnapshot => {
@@ -259,6 +267,9 @@ fn judge(binding: &Binding, screen: Screen, before: &Buffer, after: &Buffer, eff
             assert_eq!((cursors(before).len(), cursors(after).len()), (1, 0));
         }
         Action::Back => assert!(was.contains("Esc back") && !is.contains("Esc back"), "{is}"),
+        // All of a drain is in view.
+        Action::More if screen == Screen::Aio => assert!(is.contains("all of it is in view"), "{is}"),
+        Action::More => assert!(is.contains(" page 1 of ") && !was.contains(" page 1 of "), "{is}"),
         Action::FilterBegin => assert!(is.contains(" filter: "), "{is}"),
         Action::FilterAccept => assert!(is.contains("with \"a\"") && !is.contains(" filter: a"), "{is}"),
         Action::FilterCancel => assert!(!is.contains("with \"a\"") && !is.contains(" filter: "), "{is}"),

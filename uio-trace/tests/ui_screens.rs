@@ -16,7 +16,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use std::path::PathBuf;
-use uio_trace::model::snapshot::Snapshot;
+use uio_trace::model::snapshot::{Cost, ProbeState, Snapshot};
 use uio_trace::ui::{App, TerminalFacts};
 
 const SIZES: [(u16, u16); 4] = [(60, 15), (80, 24), (120, 40), (200, 60)];
@@ -30,6 +30,40 @@ const PLAIN: TerminalFacts = TerminalFacts {
     unicode: false,
     dumb: false,
 };
+
+/// Keys that lead to a page of a long detail.
+const PAGES: [(&str, &[KeyCode]); 4] = [
+    (
+        "uio_detail_page1",
+        &[KeyCode::Char('2'), KeyCode::Enter, KeyCode::Char('v')],
+    ),
+    (
+        "uio_detail_page2",
+        &[
+            KeyCode::Char('2'),
+            KeyCode::Enter,
+            KeyCode::Char('v'),
+            KeyCode::Char('v'),
+        ],
+    ),
+    (
+        "refs_detail_page3",
+        &[
+            KeyCode::Char('3'),
+            KeyCode::Down,
+            KeyCode::Down,
+            KeyCode::Down,
+            KeyCode::Enter,
+            KeyCode::Char('v'),
+            KeyCode::Char('v'),
+            KeyCode::Char('v'),
+        ],
+    ),
+    (
+        "aio_detail_serial_page1",
+        &[KeyCode::Char('4'), KeyCode::Enter, KeyCode::Char('v')],
+    ),
+];
 
 /// Keys that lead to a screen, and the name of its files.
 const SCREENS: [(&str, &[KeyCode]); 11] = [
@@ -125,6 +159,64 @@ fn every_screen_at_every_size() {
             let name = format!("{name}_{}x{}", size.0, size.1);
             compare(&name, &text(&buffer(&app, size)), &mut failures);
         }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The busy host's hooks with what they cost: one is known not to be counted.
+fn counted() -> Snapshot {
+    let mut snapshot = ui_fixture::rich();
+    let attached = snapshot
+        .probes
+        .iter_mut()
+        .filter(|p| p.state == ProbeState::Attached);
+    for (n, probe) in (1..).zip(attached.skip(1)) {
+        probe.cost = Some(Cost {
+            hits: 1_000 * n,
+            run_ns: 1_500_000 * n,
+            missed: n / 4,
+            counted_ns: 10_000_000_000,
+        });
+    }
+    snapshot
+}
+
+#[test]
+fn what_the_programs_cost_is_shown_where_it_is_counted() {
+    let mut failures = Vec::new();
+    for size in SIZES {
+        let mut app = app(FULL, size, counted());
+        press(&mut app, KeyCode::Char('5'));
+        let name = format!("probes_counted_{}x{}", size.0, size.1);
+        compare(&name, &text(&buffer(&app, size)), &mut failures);
+    }
+    // By hand: 1.5 us each, 1 + 2 + ... thousand hits in 10 s.
+    let n = counted().probes.iter().filter(|p| p.cost.is_some()).count();
+    let percent = (n * (n + 1) / 2) as f64 * 1.5e6 / 1e10 * 100.0;
+    let mut app = app(FULL, (120, 40), counted());
+    press(&mut app, KeyCode::Char('5'));
+    let shown = text(&buffer(&app, (120, 40)));
+    assert!(
+        shown.contains(&format!("cost 0.3 + {percent:.1} %")),
+        "{percent}\n{shown}"
+    );
+    assert!(
+        shown.contains(&format!("{percent:.1} % of one CPU, counted")),
+        "{shown}"
+    );
+    assert!(shown.contains("1.50 µs"), "{shown}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn pages_of_long_details_in_the_smallest_terminal() {
+    let mut failures = Vec::new();
+    for (name, keys) in PAGES {
+        let mut app = app(FULL, SIZES[0], ui_fixture::rich());
+        for key in keys {
+            press(&mut app, *key);
+        }
+        compare(name, &text(&buffer(&app, SIZES[0])), &mut failures);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -267,7 +359,7 @@ fn a_terminal_that_is_too_small_gets_one_line() {
 
 /// Draws at all sizes up to 120x40 that `take` takes; a frame is never blank.
 fn resize_storm(facts: TerminalFacts, snapshot: &Snapshot, take: impl Fn(u16, u16) -> bool) {
-    for (name, keys) in SCREENS {
+    for (name, keys) in SCREENS.into_iter().chain(PAGES) {
         let mut app = app(facts, (1, 1), snapshot.clone());
         for key in keys {
             press(&mut app, *key);
@@ -292,6 +384,22 @@ fn no_size_panics() {
         !cfg!(debug_assertions) || (width <= 66 && height <= 20) || (width * 3 + height).is_multiple_of(7)
     };
     resize_storm(FULL, &ui_fixture::rich(), take);
+}
+
+#[test]
+fn large_terminals_are_filled() {
+    for (name, keys) in SCREENS {
+        let mut app = app(FULL, (1, 1), ui_fixture::hostile());
+        for key in keys {
+            press(&mut app, *key);
+        }
+        for size in [(300, 80), (300, 15), (60, 80), (500, 200)] {
+            app.on_input(Event::Resize(size.0, size.1));
+            let shown = text(&buffer(&app, size));
+            let last = shown.lines().last().unwrap_or_default();
+            assert!(last.contains("q quit"), "{name} at {size:?}:\n{shown}");
+        }
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ impl Told {
             reason: None,
             gives: String::new(),
             required: false,
+            cost: None,
             late_cpus: Vec::new(),
         };
         if self.sees_spinning {

@@ -120,6 +120,7 @@ impl CgroupWatch {
             reason: self.gone.clone(),
             gives: "processes of this cgroup".into(),
             required: false,
+            cost: None,
             late_cpus: Vec::new(),
         }
     }

@@ -139,6 +139,7 @@ mod tests {
             reason: reason.map(str::to_owned),
             gives: String::new(),
             required,
+            cost: None,
             late_cpus: Vec::new(),
         }
     }

@@ -99,6 +99,11 @@ pub trait Live {
     /// Whatever needs more privileges than a running trace has been done.
     fn give_up_privileges(&self) {}
 
+    /// Begins or ends to count what the programs in the kernel cost. What to tell the user.
+    fn toggle_costs(&mut self) -> String {
+        "nothing runs in the kernel here".into()
+    }
+
     /// Leaves out of a snapshot what was not asked for.
     fn shape(&self, snapshot: &mut Snapshot);
 
@@ -139,6 +144,15 @@ impl Live for Tracer {
 
     fn give_up_privileges(&self) {
         Tracer::give_up_privileges(self);
+    }
+
+    fn toggle_costs(&mut self) -> String {
+        let on = !self.counts_costs();
+        match self.count_costs(on) {
+            Err(reason) => reason,
+            Ok(()) if on => "counting what the programs cost, until c is pressed again or the end".into(),
+            Ok(()) => "what the programs cost is counted no longer".into(),
+        }
     }
 
     fn shape(&self, snapshot: &mut Snapshot) {
@@ -246,6 +260,10 @@ async fn watch(
                                 app.set_message(recording.toggle());
                                 app.set_recording(recording.shown());
                             }
+                        }
+                        Effect::CountCosts => {
+                            app.set_message(live.toggle_costs());
+                            refresh.reset_immediately();
                         }
                         Effect::Control(control) => {
                             live.control(control, &mut seen.model)?;

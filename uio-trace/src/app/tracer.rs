@@ -33,7 +33,7 @@ use crate::{
         questions::Questions,
         snapshot::{Probe, ProbeState, UioLock},
     },
-    probes::session::{Session, SessionConfig, Wanted},
+    probes::session::{Session, SessionConfig, Statistics, Wanted},
     say::say,
 };
 use std::{
@@ -75,6 +75,7 @@ pub struct Tracer {
     openers: Openers,
     symbols: SymbolSource,
     kill_stacks: KillStacks,
+    statistics: Option<Statistics>,
     filter: Filter,
     cgroup: Option<CgroupWatch>,
     log: Option<aya_log::EbpfLogger<StderrLog>>,
@@ -175,6 +176,7 @@ impl Tracer {
             openers: Openers::start(root.clone()),
             symbols,
             kill_stacks,
+            statistics: None,
             filter,
             cgroup,
             log,
@@ -199,6 +201,11 @@ impl Tracer {
         };
         tracer.tell_probes();
         tracer.tell_presence(tracer.session.uio_attached());
+        if config.cost
+            && let Err(reason) = tracer.count_costs(true)
+        {
+            say(format_args!("--cost: {reason}; going on without"));
+        }
         Ok(tracer)
     }
 
@@ -254,6 +261,34 @@ impl Tracer {
     fn tell_probes(&mut self) {
         let probes = self.probes();
         self.tell(EventKind::Probes(probes));
+    }
+
+    /// Begins or ends to count what the programs cost.
+    ///
+    /// # Errors
+    /// Why it cannot be counted, in a sentence.
+    pub fn count_costs(&mut self, on: bool) -> Result<(), String> {
+        if !on {
+            self.statistics = None;
+            self.tell(EventKind::ProbeCosts(None));
+        } else if self.statistics.is_none() {
+            self.statistics = Some(Statistics::keep()?);
+            // What it counts from.
+            self.tell_costs();
+        }
+        Ok(())
+    }
+
+    /// Whether what the programs cost is counted.
+    pub fn counts_costs(&self) -> bool {
+        self.statistics.is_some()
+    }
+
+    fn tell_costs(&mut self) {
+        if self.counts_costs() {
+            let costs = self.session.costs();
+            self.tell(EventKind::ProbeCosts(Some(costs)));
+        }
     }
 
     fn tell_presence(&mut self, present: bool) {
@@ -441,6 +476,7 @@ impl Tracer {
         }
         self.tell(EventKind::UioBlockers(blockers));
         self.tell(EventKind::Counters(counts));
+        self.tell_costs();
         if self.session.uio_attached()
             && let Some(rows) = self
                 .running
@@ -472,6 +508,7 @@ pub fn stacks_row(readable: &Result<(), String>) -> Probe {
         reason: readable.as_ref().err().cloned(),
         gives: "what has been waiting since before the trace, and stacks of what hangs".into(),
         required: false,
+        cost: None,
         late_cpus: Vec::new(),
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod aio;
 pub mod blockers;
+pub mod costs;
 pub mod errno;
 pub mod findings;
 pub mod histogram;
@@ -81,6 +82,7 @@ pub struct Model {
     stacks: questions::Stacks,
     counters: loss::Counters,
     history: history::Recorder,
+    costs: costs::Costs,
     probes: Vec<Probe>,
     /// What the model itself could not keep, when the interval began.
     own_losses_before: [u64; OWN_LOSSES.len()],
@@ -295,6 +297,7 @@ impl Model {
                     .traced_hooks(attached.map(|p| p.hook.clone()).collect::<HashSet<_>>());
                 self.probes = probes;
             }
+            EventKind::ProbeCosts(rows) => self.costs.readings(ts_ns, rows),
             EventKind::Waiting(found) => {
                 for mut stack in found {
                     stack.task = clean(stack.task);
@@ -357,6 +360,7 @@ impl Model {
         self.refs.begin_interval();
         self.aio.begin_interval();
         self.counters.begin_interval();
+        self.costs.begin_interval();
     }
 
     /// The trace is over: ends what only waits for time to pass. For the last dump.
@@ -396,6 +400,8 @@ impl Model {
         let (aio_drains, aio_drains_omitted) = self.aio.finished(in_interval);
         let mut in_progress = self.in_progress();
         self.stacks.put_into(&mut in_progress);
+        let mut probes = self.probes.clone();
+        self.costs.put_into(&mut probes, in_interval);
         let mut snapshot = Snapshot {
             interval: Interval {
                 start_ns,
@@ -414,7 +420,7 @@ impl Model {
             findings: Vec::new(),
             slow_ops: self.slow.ops(in_interval),
             loss,
-            probes: self.probes.clone(),
+            probes,
             history: self.history.history(),
         };
         snapshot.findings = findings::diagnose(&snapshot);
@@ -539,6 +545,7 @@ fn from_ring(kind: &EventKind) -> bool {
         | EventKind::UioLockKind(_)
         | EventKind::Counters(_)
         | EventKind::Probes(_)
+        | EventKind::ProbeCosts(_)
         | EventKind::Waiting(_)
         | EventKind::Stacks(_)
         | EventKind::Tick => false,

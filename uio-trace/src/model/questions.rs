@@ -100,6 +100,7 @@ mod tests {
             reason: None,
             gives: String::new(),
             required: false,
+            cost: None,
             late_cpus: Vec::new(),
         };
         let probes = [percpu_ref::SWITCH_HOOK, percpu_ref::LOOK_HOOK].map(probe);

@@ -700,9 +700,32 @@ pub struct Probe {
     pub gives: String,
     /// Required for the subject to be shown at all.
     pub required: bool,
+    /// Hits and cost, in the snapshot's stretch of time; `None`: not asked for (`--cost`), or not attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// CPUs that came online while it was attached: what happened on them before they were followed was not seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_cpus: Vec<u32>,
+}
+
+/// What a hook cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// How often it was hit.
+    pub hits: u64,
+    /// Time its programs took, ns.
+    pub run_ns: u64,
+    /// Runs that the kernel left out, since a program was running on that CPU already.
+    pub missed: u64,
+    /// The stretch of time in which that was counted, ns.
+    pub counted_ns: u64,
+}
+
+impl Cost {
+    /// Time a hit took on average, ns; `None`: there was none.
+    pub fn each_ns(&self) -> Option<u64> {
+        self.run_ns.checked_div(self.hits)
+    }
 }
 
 /// Where the end of a hold is seen; of the subject `lock` the only hook that sees no waits.

@@ -28,7 +28,7 @@ pub enum Link {
     /// kprobe or kretprobe
     Probe(&'static str, KProbeLinkId),
     /// kretprobe with room for many callers
-    ManyCallers(KretprobeEvent),
+    ManyCallers(&'static str, KretprobeEvent),
     /// tp_btf
     TpBtf(&'static str, BtfTracePointLinkId),
     /// Breakpoint: one event per CPU.
@@ -142,7 +142,7 @@ impl<'a> AyaAttacher<'a> {
             let program = program.fd().map_err(|e| explain(&e))?;
             // Where tracefs refuses, the plain way is tried: few instances are better than none.
             if let Ok(event) = kretprobes.attach(attachment.target, program.as_fd()) {
-                return Ok(Link::ManyCallers(event));
+                return Ok(Link::ManyCallers(attachment.program, event));
             }
         }
         let link = program.attach(attachment.target, 0).map_err(|e| explain(&e))?;
@@ -226,7 +226,7 @@ pub fn breakpoint_hits(link: &Link) -> Option<(&'static str, u64)> {
 /// Detaches; failures are of no consequence, the kernel detaches with the descriptors.
 pub fn detach(ebpf: &mut Ebpf, kretprobes: Option<&mut Kretprobes>, link: Link) {
     match link {
-        Link::ManyCallers(event) => {
+        Link::ManyCallers(_, event) => {
             if let Some(kretprobes) = kretprobes {
                 kretprobes.remove(event);
             }

@@ -2,7 +2,9 @@
 //!
 //! Descriptors come back owned: dropping a link detaches, dropping a program unloads it.
 
-use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_btf_info, bpf_cmd, bpf_insn, bpf_prog_type};
+use aya_obj::generated::{
+    bpf_attach_type, bpf_attr, bpf_btf_info, bpf_cmd, bpf_insn, bpf_prog_info, bpf_prog_type, bpf_stats_type,
+};
 use std::{
     ffi::CStr,
     io,
@@ -83,6 +85,44 @@ fn info<T>(fd: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     attributes.info.info_len = size_of::<T>() as u32;
     attributes.info.info = std::ptr::from_mut(info) as u64;
     call(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attributes).map(drop)
+}
+
+/// What the kernel has counted of a loaded program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProgramCounts {
+    /// Runs while statistics were kept.
+    pub runs: u64,
+    /// Time they took, ns.
+    pub run_ns: u64,
+    /// Runs left out because the program, or one that shares its kind of attachment, was running on that CPU already
+    /// (since 5.12; 0 before).
+    pub missed: u64,
+}
+
+/// Counts of a program.
+///
+/// # Errors
+/// The kernel's reason.
+pub fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
+    // SAFETY: a struct of integers, for which zeros are values.
+    let mut about: bpf_prog_info = unsafe { std::mem::zeroed() };
+    info(program, &mut about)?;
+    Ok(ProgramCounts {
+        runs: about.run_cnt,
+        run_ns: about.run_time_ns,
+        missed: about.recursion_misses,
+    })
+}
+
+/// The kernel counts how often and how long BPF programs run for as long as this descriptor is open, whatever becomes of this
+/// process; nothing has to be put back (`BPF_ENABLE_STATS`, kernel/bpf/syscall.c, since 5.8).
+///
+/// # Errors
+/// The kernel's reason; EPERM: CAP_SYS_ADMIN is needed.
+pub fn keep_statistics() -> io::Result<OwnedFd> {
+    let mut attributes = attributes();
+    attributes.enable_stats.type_ = bpf_stats_type::BPF_STATS_RUN_TIME as u32;
+    descriptor(bpf_cmd::BPF_ENABLE_STATS, &mut attributes)
 }
 
 /// The BTF object of a module that is loaded now; `None`: the kernel has none of that name.

@@ -26,7 +26,7 @@ use std::{
     collections::{HashMap, HashSet},
     ffi::CString,
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
 /// Programs of the object with their maps filled in, ready to be loaded any number of times.
@@ -50,7 +50,15 @@ pub struct Module {
 pub struct Trampoline {
     // In this order: what is detached first can be unloaded at once.
     _link: OwnedFd,
-    _program: OwnedFd,
+    program: OwnedFd,
+    name: &'static str,
+}
+
+impl Trampoline {
+    /// Its program's name and descriptor.
+    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
+        (self.name, self.program.as_fd())
+    }
 }
 
 fn map_data(map: &Map) -> Option<&MapData> {
@@ -119,7 +127,8 @@ impl ModulePrograms {
         let link = bpf_call::attach(program.as_fd()).map_err(|e| system_error(&e))?;
         Ok(Trampoline {
             _link: link,
-            _program: program,
+            program,
+            name: attachment.program,
         })
     }
 }

@@ -100,6 +100,7 @@ impl Runner {
             method: self.works().then(|| "test_run".into()),
             reason: self.state.as_ref().err().cloned(),
             gives: self.request.gives.into(),
+            cost: None,
             late_cpus: Vec::new(),
             required: false,
         }

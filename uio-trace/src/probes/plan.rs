@@ -92,6 +92,7 @@ fn row(hook: &Hook, state: ProbeState, method: Option<String>, reason: Option<St
         reason,
         gives: hook.gives.into(),
         required: hook.required,
+        cost: None,
         late_cpus: Vec::new(),
     }
 }

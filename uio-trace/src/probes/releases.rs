@@ -150,6 +150,7 @@ impl Releases {
             reason,
             gives,
             required: false,
+            cost: None,
             late_cpus: Vec::new(),
         };
         const ALL: &str = "release functions";

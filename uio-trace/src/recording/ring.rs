@@ -121,6 +121,7 @@ mod tests {
             reason: None,
             gives: String::new(),
             required: false,
+            cost: None,
             late_cpus: Vec::new(),
         };
         for ts_ns in 0..1000 {

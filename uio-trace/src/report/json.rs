@@ -3,7 +3,7 @@
 //! [`write_meta`] once, then [`write_snapshot`] for each interval: `interval`, the rows, `loss` last, so that a reader
 //! who has seen `loss` has seen the interval.
 
-use crate::model::snapshot::{Histogram, Interval, Meta, Snapshot};
+use crate::model::snapshot::{Cost, Histogram, Interval, Meta, Probe, Snapshot};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -29,6 +29,27 @@ struct IntervalRecord<'a> {
     aio_drains_omitted: u64,
     /// Grace periods of all percpu_refs.
     grace_period_ns: &'a Histogram,
+}
+
+/// Record `probe_cost`.
+#[derive(Serialize)]
+struct CostRecord<'a> {
+    subject: &'a str,
+    hook: &'a str,
+    method: Option<&'a str>,
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+impl<'a> CostRecord<'a> {
+    fn of(probe: &'a Probe) -> Option<CostRecord<'a>> {
+        Some(CostRecord {
+            subject: &probe.subject,
+            hook: &probe.hook,
+            method: probe.method.as_deref(),
+            cost: probe.cost?,
+        })
+    }
 }
 
 pub(super) fn record<T: Serialize>(out: &mut impl Write, kind: &'static str, body: &T) -> io::Result<()> {
@@ -64,6 +85,8 @@ pub fn write_snapshot(out: &mut impl Write, snapshot: &Snapshot) -> io::Result<(
     records(out, "in_progress", &snapshot.in_progress)?;
     records(out, "finding", &snapshot.findings)?;
     records(out, "slow_op", &snapshot.slow_ops)?;
+    let costs: Vec<CostRecord> = snapshot.probes.iter().filter_map(CostRecord::of).collect();
+    records(out, "probe_cost", &costs)?;
     record(out, "loss", &snapshot.loss)
 }
 

@@ -49,6 +49,8 @@ pub enum Action {
     Open,
     /// From a finding, or something in progress, to the device, owner or drain it is about.
     Follow,
+    /// Show the next page of a detail that is longer than the screen, then its short form again.
+    More,
     /// Close what was opened last: help, detail, filter.
     Back,
     /// Begin to type a filter.
@@ -95,6 +97,8 @@ pub enum Action {
     Later,
     /// Show or hide percpu_refs which the tool itself uses.
     ToggleOwn,
+    /// Begin or end to count what the programs in the kernel cost.
+    CountCosts,
     /// Draw everything anew, after other output garbled the screen.
     Repaint,
     /// Move in a recording's time.

@@ -52,6 +52,38 @@ impl<'a> Canvas<'a> {
         }
     }
 
+    /// Draws on a sheet as wide as `area` with `rows` rows, and shows its first row above and below it those from row `first`
+    /// on, as many as there is room for.
+    pub fn scrolled(&mut self, area: Rect, rows: u16, first: u16, draw: impl FnOnce(&mut Canvas<'_>, Rect)) {
+        let sheet = Rect::new(area.x, 0, area.width, rows);
+        let mut buffer = Buffer::empty(sheet);
+        let mut canvas = Canvas {
+            buffer: &mut buffer,
+            theme: self.theme,
+            layout: self.layout.is_some().then(Layout::default),
+        };
+        draw(&mut canvas, sheet);
+        let drawn = canvas.layout;
+        for row in 0..area.height {
+            let from = if row == 0 {
+                0
+            } else {
+                first.saturating_add(row - 1)
+            };
+            for x in area.left()..area.right() {
+                if let (Some(cell), Some(source)) =
+                    (self.buffer.cell_mut((x, area.y + row)), buffer.cell((x, from)))
+                {
+                    cell.clone_from(source);
+                }
+            }
+        }
+        if let (Some(layout), Some(drawn)) = (&mut self.layout, drawn) {
+            let (_, below) = split_top(area, 1);
+            layout.add_scrolled(drawn, first, below);
+        }
+    }
+
     /// The whole area.
     pub fn area(&self) -> Rect {
         self.buffer.area

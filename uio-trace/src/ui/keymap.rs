@@ -60,10 +60,14 @@ pub enum Place {
     Detail,
     /// In the detail of a finding, or of something in progress.
     Finding,
+    /// In the detail of a device, an owner or a drain.
+    Panels,
     /// In a drain's detail.
     Drain,
     /// On the refs screen only.
     Refs,
+    /// On the probes screen only.
+    Probes,
     /// While a filter is typed.
     Filter,
     /// In the help.
@@ -72,14 +76,16 @@ pub enum Place {
 
 impl Place {
     /// In the order of the help.
-    pub const ALL: [Place; 10] = [
+    pub const ALL: [Place; 12] = [
         Place::Everywhere,
         Place::Rows,
         Place::List,
         Place::Detail,
         Place::Finding,
+        Place::Panels,
         Place::Drain,
         Place::Refs,
+        Place::Probes,
         Place::Filter,
         Place::Help,
         Place::Always,
@@ -94,8 +100,10 @@ impl Place {
             Place::List => "In a list",
             Place::Detail => "In a detail",
             Place::Finding => "In a finding",
+            Place::Panels => "In a device, owner or drain",
             Place::Drain => "In a drain",
             Place::Refs => "On the refs screen",
+            Place::Probes => "On the probes screen",
             Place::Filter => "While typing a filter",
             Place::Help => "In this help",
         }
@@ -170,6 +178,8 @@ pub const KEYMAP: &[Binding] = &[
 
     binding(&[Code(KeyCode::Enter)], Action::Follow, Place::Finding, "go to what it is about", "go there"),
 
+    binding(&[Char('v')], Action::More, Place::Panels, "all of it, page by page, where it does not fit", "more"),
+
     binding(&[Char('+'), Char('=')], Action::ZoomIn, Place::Drain, "zoom in on the selected context", "zoom"),
     binding(&[Char('-')], Action::ZoomOut, Place::Drain, "zoom out", ""),
     binding(&[Char('0')], Action::ZoomAll, Place::Drain, "the whole drain", "whole"),
@@ -177,6 +187,8 @@ pub const KEYMAP: &[Binding] = &[
     binding(&[Code(KeyCode::Right), Char('l')], Action::Later, Place::Drain, "later", ""),
 
     binding(&[Char('o')], Action::ToggleOwn, Place::Refs, "show or hide the tool's own refs", "own refs"),
+
+    binding(&[Char('c')], Action::CountCosts, Place::Probes, "count what the programs cost, or no longer", "cost"),
 
     binding(&[Code(KeyCode::Enter)], Action::FilterAccept, Place::Filter, "keep the filter", "keep"),
     binding(&[Code(KeyCode::Esc)], Action::FilterCancel, Place::Filter, "forget the change", "cancel"),
@@ -211,19 +223,22 @@ pub fn timeline(state: &State) -> &'static [Binding] {
 
 /// The places that hold in this state, most specific first.
 pub fn places(state: &State) -> &'static [Place] {
-    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Refs, Rows};
+    use Place::{Always, Detail, Drain, Everywhere, Filter, Finding, Help, List, Panels, Probes, Refs, Rows};
     if state.filter_before.is_some() {
         &[Filter, Always]
     } else if state.help.is_some() {
         &[Help, Rows, Everywhere, Always]
     } else if let Some(detail) = &state.view().detail {
         match detail.id {
-            RowId::Drain(_) => &[Detail, Drain, Rows, Everywhere, Always],
+            RowId::Drain(_) => &[Detail, Panels, Drain, Rows, Everywhere, Always],
+            RowId::Device(..) | RowId::Owner(_) => &[Detail, Panels, Rows, Everywhere, Always],
             RowId::Finding(..) | RowId::InProgress(..) => &[Detail, Finding, Rows, Everywhere, Always],
-            _ => &[Detail, Rows, Everywhere, Always],
+            RowId::Probe(..) => &[Detail, Rows, Everywhere, Always],
         }
     } else if state.screen == Screen::Refs {
         &[List, Refs, Rows, Everywhere, Always]
+    } else if state.screen == Screen::Probes {
+        &[List, Probes, Rows, Everywhere, Always]
     } else {
         &[List, Rows, Everywhere, Always]
     }
@@ -288,6 +303,7 @@ mod tests {
         &[Place::Help, Place::Rows, Place::Everywhere, Place::Always],
         &[
             Place::Detail,
+            Place::Panels,
             Place::Drain,
             Place::Rows,
             Place::Everywhere,
@@ -296,6 +312,13 @@ mod tests {
         &[
             Place::Detail,
             Place::Finding,
+            Place::Rows,
+            Place::Everywhere,
+            Place::Always,
+        ],
+        &[
+            Place::List,
+            Place::Probes,
             Place::Rows,
             Place::Everywhere,
             Place::Always,

@@ -34,6 +34,20 @@ impl Layout {
         self.targets.push((area, target));
     }
 
+    /// Adds what was drawn on a sheet whose rows from `first` on are seen at `window`.
+    pub fn add_scrolled(&mut self, sheet: Layout, first: u16, window: Rect) {
+        for (mut area, target) in sheet.targets {
+            let hidden = first.saturating_sub(area.y).min(area.height);
+            area.height -= hidden;
+            area.y = (area.y + hidden).saturating_sub(first).saturating_add(window.y);
+            let seen = area.intersection(window);
+            if !seen.is_empty() {
+                self.add(seen, target);
+            }
+        }
+        self.first = sheet.first.or(self.first);
+    }
+
     /// What is at a place.
     pub fn at(&self, x: u16, y: u16) -> Option<Target> {
         let hit = |(area, _): &&(Rect, Target)| area.contains(Position { x, y });

@@ -143,6 +143,8 @@ pub struct Detail {
     pub top: usize,
     /// Of a drain's waterfall.
     pub zoom: Zoom,
+    /// Page of the long form, from 1; 0: the short form, which has the most important in one page.
+    pub page: usize,
 }
 
 impl Detail {
@@ -155,6 +157,7 @@ impl Detail {
             cursor: 0,
             top: 0,
             zoom: Zoom::default(),
+            page: 0,
         }
     }
 }

@@ -18,6 +18,8 @@ pub enum Effect {
     WriteSnapshot(Arc<Snapshot>),
     /// Begin a recording, or end the one that is written, and tell with [`super::App::set_message`].
     Record,
+    /// Begin to count what the programs in the kernel cost, or end it, and tell with [`super::App::set_message`].
+    CountCosts,
     /// Clear the terminal and draw everything.
     Repaint,
     /// Ask the terminal for the mouse, or leave it to it.
@@ -40,10 +42,11 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Repaint => return vec![Effect::Repaint],
-        Action::Record if state.timeline.is_some() => {
+        Action::Record | Action::CountCosts if state.timeline.is_some() => {
             state.message = Some("this is a recording".into());
         }
         Action::Record => return vec![Effect::Record],
+        Action::CountCosts => return vec![Effect::CountCosts],
         Action::Replay(control) => return vec![Effect::Control(control)],
         Action::WriteSnapshot => {
             return match state.shown() {
@@ -65,6 +68,7 @@ pub fn update(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Bottom => step(state, Step::Last),
         Action::Open => open(state),
         Action::Follow => follow(state),
+        Action::More => more(state),
         Action::Back => back(state),
         Action::Help => state.help = if state.help.is_some() { None } else { Some(0) },
         Action::Freeze => freeze(state),
@@ -262,6 +266,10 @@ fn step(state: &mut State, step: Step) {
     let last = view::last_cursor(state);
     if let Some(detail) = &mut state.view_mut().detail {
         detail.cursor = step.apply(detail.cursor.min(last), last, page);
+        // The pages do not follow a cursor among hundreds of contexts; the short form does.
+        if matches!(detail.id, RowId::Drain(_)) {
+            detail.page = 0;
+        }
         zoom(state, Zoom::following);
         return;
     }
@@ -315,6 +323,19 @@ fn follow(state: &mut State) {
         select(state, position);
     }
     state.view_mut().detail = Some(Detail::new(id, snapshot));
+}
+
+/// Turns to the next page of a long detail; after the last comes the short form.
+fn more(state: &mut State) {
+    let (body, unicode) = ((state.size.0, state.body_rows()), state.facts.unicode);
+    let Some(detail) = &mut state.view_mut().detail else {
+        return;
+    };
+    let pages = view::pages::count(detail, body, unicode);
+    detail.page = if detail.page < pages { detail.page + 1 } else { 0 };
+    if pages == 0 {
+        state.message = Some("all of it is in view".into());
+    }
 }
 
 /// Undoes one thing: help, detail, filter, selection.

@@ -72,6 +72,7 @@ pub fn events() -> Vec<Event> {
         reason: None,
         gives: "drains".into(),
         required: true,
+        cost: None,
         late_cpus: Vec::new(),
     };
     let kinds = vec![
@@ -99,6 +100,14 @@ pub fn events() -> Vec<Event> {
             name: "blk_queue_usage_counter_release".into(),
             module: Some("m".into()),
         },
+        EventKind::ProbeCosts(Some(vec![ProbeCost {
+            subject: "uio".into(),
+            hook: "uio_write".into(),
+            hits: 3,
+            run_ns: 900,
+            missed: 1,
+        }])),
+        EventKind::ProbeCosts(None),
         EventKind::KillStack {
             id: 7,
             frames: vec![

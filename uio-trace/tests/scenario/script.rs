@@ -425,6 +425,7 @@ fn probe(word: &str) -> Probe {
         reason: failed.then(|| "not on this kernel".to_string()),
         gives: String::new(),
         required: false,
+        cost: None,
         late_cpus: Vec::new(),
     }
 }

@@ -559,6 +559,7 @@ fn probe(subject: &str, hook: &str, state: ProbeState, method: Option<&str>, rea
         reason: reason.map(str::to_owned),
         gives: format!("{subject} figures"),
         required: subject != "lock",
+        cost: None,
         late_cpus: Vec::new(),
     }
 }

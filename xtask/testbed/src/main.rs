@@ -5,6 +5,7 @@ mod aio;
 mod bench;
 mod bench_aio;
 mod bench_what_if;
+mod bpf_programs;
 mod breakpoints;
 mod clock;
 mod demo;

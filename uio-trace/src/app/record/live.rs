@@ -1,9 +1,6 @@
 //! The screens' own recordings: begun and ended by a key, in the middle of a trace.
 
-use super::{
-    recorder::{Recorder, size},
-    target::Target,
-};
+use super::{piece::size, recorder::Recorder, target::Target};
 use crate::{
     app::meta::rfc3339_now,
     error::AppError,

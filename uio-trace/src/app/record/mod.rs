@@ -1,6 +1,7 @@
 //! `record`: the decoded events into a file, for `replay` here or elsewhere.
 
 mod live;
+mod piece;
 mod recorder;
 pub mod target;
 

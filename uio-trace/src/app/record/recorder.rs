@@ -1,124 +1,17 @@
 //! What of the events goes into which file: all of them into one, rotating, or what led up to a trigger.
 
-use super::target::{PIECES, Target};
+use super::{
+    piece::{Piece, size},
+    target::{PIECES, Target},
+};
 use crate::{
     config::RecordConfig,
     error::AppError,
     event::{Event, MonotonicNs},
     format,
     model::snapshot::Meta,
-    recording::{Known, Mark, Ring, Writer, trigger::Found},
+    recording::{Known, Mark, Ring, trigger::Found},
 };
-use std::{fs::File, path::PathBuf};
-
-/// A file that is being written.
-struct Piece {
-    path: PathBuf,
-    writer: Writer<File>,
-    /// What its absolute figures count from; `None`: from the begin of the trace.
-    base: Option<(Known, MonotonicNs)>,
-}
-
-impl Piece {
-    /// Begins a file. Where even its begin cannot be written, no file stays.
-    fn begin(
-        (path, file): (PathBuf, File),
-        meta: &Meta,
-        base: Option<(Known, MonotonicNs)>,
-    ) -> Result<Piece, AppError> {
-        let writer = match Writer::new(file, meta) {
-            Ok(writer) => writer,
-            Err(error) => {
-                let _ = std::fs::remove_file(&path);
-                return Err(AppError::Failed(format!(
-                    "{}: {error}; nothing is kept",
-                    path.display()
-                )));
-            }
-        };
-        let mut piece = Piece { path, writer, base };
-        let told = piece.base.as_ref().map(|(known, start_ns)| known.tell(*start_ns));
-        for event in told.into_iter().flatten() {
-            let written = piece.writer.event(&event);
-            piece.check(written)?;
-        }
-        Ok(piece)
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), AppError> {
-        let written = match &self.base {
-            Some((known, start_ns)) => self.writer.event(&known.since(event.clone(), *start_ns)),
-            None => self.writer.event(event),
-        };
-        self.check(written)
-    }
-
-    fn mark(&mut self, mark: &Mark) -> Result<(), AppError> {
-        let written = self.writer.mark(mark);
-        self.check(written)
-    }
-
-    fn flush(&mut self) -> Result<(), AppError> {
-        let written = self.writer.flush();
-        self.check(written)
-    }
-
-    /// After a failure: what is whole stays, without half a frame behind it.
-    fn check(&self, written: Result<(), crate::recording::RecordingError>) -> Result<(), AppError> {
-        written.map_err(|error| {
-            let _ = self.writer.output().set_len(self.writer.bytes());
-            AppError::Failed(format!(
-                "{}: {error}; what it holds until then can be replayed",
-                self.path.display()
-            ))
-        })
-    }
-
-    /// Ends it well. The sentence for the user.
-    fn end(self) -> Result<String, AppError> {
-        let (path, length) = (self.path, self.writer.bytes());
-        let events = self.writer.events();
-        let end = |writer: Writer<File>| {
-            let output = writer.output().try_clone();
-            let result = writer.end().and_then(|file| {
-                // A network's file system may refuse only now.
-                file.sync_all()
-                    .map_err(|cause| crate::recording::RecordingError::Io {
-                        what: "writing the recording",
-                        cause,
-                    })?;
-                Ok(file.metadata().map_or(length, |meta| meta.len()))
-            });
-            if let (Err(_), Ok(output)) = (&result, output) {
-                let _ = output.set_len(length);
-            }
-            result
-        };
-        match end(self.writer) {
-            Ok(bytes) => Ok(format!(
-                "{}: {}, {}",
-                path.display(),
-                format::plural(events, "event"),
-                size(bytes)
-            )),
-            Err(error) => Err(AppError::Failed(format!(
-                "{}: {error}; what it holds until then can be replayed",
-                path.display()
-            ))),
-        }
-    }
-}
-
-/// `1.2 MiB`
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format::plural(bytes, "byte"),
-        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
-    }
-}
-
 /// What a tick has brought about.
 #[derive(Debug, Default)]
 pub struct Tick {
@@ -207,7 +100,7 @@ impl Recorder {
 
     /// Bytes written.
     pub fn bytes(&self) -> u64 {
-        self.kept_bytes + self.piece.as_ref().map_or(0, |piece| piece.writer.bytes())
+        self.kept_bytes + self.piece.as_ref().map_or(0, |piece| piece.bytes())
     }
 
     /// Takes an event.
@@ -277,7 +170,7 @@ impl Recorder {
             return Ok(tick);
         };
         piece.flush()?;
-        let bytes = piece.writer.bytes();
+        let bytes = piece.bytes();
         if self.ring.is_some() {
             tick.full = self.max_bytes.is_some_and(|max| self.kept_bytes + bytes >= max);
             if tick.full || now_ns >= self.until_ns {
@@ -298,7 +191,7 @@ impl Recorder {
         let Some(piece) = self.piece.take() else {
             return Ok(None);
         };
-        self.kept_bytes += piece.writer.bytes();
+        self.kept_bytes += piece.bytes();
         piece.end().map(Some)
     }
 
@@ -347,6 +240,7 @@ mod tests {
     use crate::event::{EventKind, KernelPtr, Task};
     use crate::recording::{Record, read};
     use std::path::Path;
+    use std::path::PathBuf;
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;
@@ -564,25 +458,6 @@ mod tests {
             }
         }
         assert!(full);
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_full_target_is_one_sentence_and_no_file() {
-        let folder = folder("full");
-        let path = folder.join("a");
-        std::fs::write(&path, "").unwrap();
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let Err(error) = Piece::begin((path.clone(), full), &meta(), None) else {
-            panic!("written to a full disk")
-        };
-        assert_eq!(error.exit_code(), 1);
-        let text = error.to_string();
-        assert!(
-            text.contains("No space left") && text.lines().count() == 1,
-            "{text}"
-        );
-        assert!(!path.exists());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

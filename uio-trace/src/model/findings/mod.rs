@@ -255,6 +255,7 @@ mod tests {
             reason: Some("lockdown".to_string()),
             gives: String::new(),
             required: true,
+            cost: None,
             late_cpus: Vec::new(),
         };
         let kind = EventKind::Probes(probes.iter().map(probe).collect());

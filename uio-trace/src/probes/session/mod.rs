@@ -1,7 +1,9 @@
 //! The loaded BPF object and its attachments for as long as the tool traces.
 
+mod costs;
 mod uio;
 
+pub use costs::Statistics;
 pub(super) use uio::module_programs;
 
 use super::{

@@ -280,7 +280,7 @@ impl Session {
                 && !outcome
                     .handles
                     .iter()
-                    .any(|link| matches!(link, Link::ManyCallers(_) | Link::Trampoline(_)))
+                    .any(|link| matches!(link, Link::ManyCallers(..) | Link::Trampoline(_)))
             {
                 outcome.probe.reason = Some(FEW_CALLERS.into());
             }

@@ -56,6 +56,7 @@ enum Record {
     InProgress(serde::de::IgnoredAny),
     Finding(serde::de::IgnoredAny),
     SlowOp(serde::de::IgnoredAny),
+    ProbeCost(serde::de::IgnoredAny),
     #[serde(other)]
     Unknown,
 }

@@ -38,6 +38,8 @@ pub enum Metric {
     DrainWall,
     /// Kill to drained, of a context.
     Context,
+    /// What a drain of several contexts is projected to take when they drain together.
+    ProjectedParallel,
 }
 
 /// A record `diff_row`.
@@ -73,13 +75,29 @@ pub struct Measured {
     pub p99: Option<f64>,
 }
 
-/// Share of the time that a device's lock was held, and threads waiting for it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// Share of the time that a device's lock was held, threads waiting for it, and what is projected without it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shares {
     /// 0 to 1; `None`: not measured.
     pub held: Option<f64>,
     /// Mean number of threads.
     pub waiting: f64,
+    /// Throughput without info_lock; `None`: not projected.
+    pub gain: Option<Gain>,
+}
+
+/// The projected throughput without info_lock, as a multiple of the present one. Of a dump with several intervals from the
+/// lowest to the highest bound of those that have a projection.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Gain {
+    /// At least.
+    pub low: f64,
+    /// At most.
+    pub high: f64,
+    /// The kind of operation that waits most; `None`: not the same in all intervals.
+    pub op: Option<String>,
+    /// Intervals with a projection.
+    pub intervals: u64,
 }
 
 /// A record `diff_device`.
@@ -158,6 +176,18 @@ pub fn compare(before: &Side, after: &Side) -> Comparison {
                 Some(key.1),
                 metric,
                 (a.as_ref(), b.as_ref()),
+            );
+        }
+        // A projection of one side alone has nothing to be compared with: its drains are in the rows above.
+        if let (Some(a), Some(b)) = (a.and_then(Drains::projected), b.and_then(Drains::projected)) {
+            let both = (Some(&a), Some(&b));
+            times(
+                &mut rows,
+                "aio",
+                &key.0,
+                Some(key.1),
+                Metric::ProjectedParallel,
+                both,
             );
         }
     }

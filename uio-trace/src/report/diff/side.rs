@@ -1,8 +1,10 @@
 //! One of two traces that are compared, made of snapshots: everything that is compared, by name.
 
-use super::Shares;
+use super::{Gain, Shares};
 use crate::model::histogram::{self, Recorder};
-use crate::model::snapshot::{Bucket, DrainCause, Histogram, Meta, Snapshot, UioDevice};
+use crate::model::snapshot::{
+    Bucket, DrainCause, Histogram, Meta, Snapshot, UioDevice, WhatIf, WhatIfVerdict,
+};
 use std::collections::BTreeMap;
 
 /// Devices, owners and process names kept of a side, each.
@@ -37,6 +39,8 @@ pub(super) struct Device {
     pub(super) held_ns: Option<u64>,
     pub(super) waited_ns: u64,
     pub(super) ops: BTreeMap<String, Operation>,
+    /// Without info_lock, of all intervals that say something.
+    pub(super) gain: Option<Gain>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -59,6 +63,42 @@ pub(super) struct Owner {
 pub(super) struct Drains {
     pub(super) wall: Recorder,
     pub(super) context: Recorder,
+    /// Of drains of several contexts: draining together.
+    projected: Recorder,
+}
+
+impl Drains {
+    /// Projections; `None`: no drain had several contexts.
+    pub(super) fn projected(&self) -> Option<Histogram> {
+        let projected = self.projected.histogram();
+        (projected.count > 0).then_some(projected)
+    }
+}
+
+/// A further interval's projection.
+fn widen(gain: &mut Option<Gain>, said: &WhatIf) {
+    let (Some(low), Some(high)) = (said.low, said.high) else {
+        return;
+    };
+    if said.verdict == WhatIfVerdict::Refused || !low.is_finite() || !high.is_finite() {
+        return;
+    }
+    match gain {
+        None => {
+            *gain = Some(Gain {
+                low,
+                high,
+                op: said.op.clone(),
+                intervals: 1,
+            });
+        }
+        Some(gain) => {
+            gain.low = gain.low.min(low);
+            gain.high = gain.high.max(high);
+            gain.op.take_if(|op| Some(&*op) != said.op.as_ref());
+            gain.intervals += 1;
+        }
+    }
 }
 
 impl Side {
@@ -95,6 +135,9 @@ impl Side {
             let key = (row.comm.clone(), cause);
             if let Some(drains) = place(&mut self.drains, key, &mut self.refused) {
                 drains.wall.record(row.wall_ns);
+                if row.contexts > 1 {
+                    drains.projected.record(row.projected_parallel_ns);
+                }
                 for context in &row.detail {
                     drains.context.record(context.total_ns);
                 }
@@ -107,6 +150,7 @@ impl Side {
             return;
         };
         device.name = row.name.clone().or(device.name.take());
+        widen(&mut device.gain, &row.what_if);
         for op in &row.ops {
             let Some(ours) = place(&mut device.ops, op.op.clone(), &mut self.refused) else {
                 continue;
@@ -153,6 +197,7 @@ impl Side {
         Some(Shares {
             held: device.held_ns.map(|ns| per_time(ns).min(1.0)),
             waiting: per_time(device.waited_ns),
+            gain: device.gain.clone(),
         })
     }
 }

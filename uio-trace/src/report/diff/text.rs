@@ -1,8 +1,9 @@
 //! The comparison as text: what got worse and better first, under 80 columns.
 
 use super::statistics::Verdict;
-use super::{Comparison, DeviceRow, Measured, Metric, Row, Shares, Side};
+use super::{Comparison, DeviceRow, Gain, Measured, Metric, Row, Shares, Side};
 use crate::format::{count, duration, fit, left, percent, plural, printable, right, short_count, width};
+use crate::model::whatif::WORTHLESS;
 
 /// Columns of a line, at most.
 const COLUMNS: usize = 79;
@@ -188,8 +189,8 @@ fn device_line(page: &mut String, device: &DeviceRow) {
         (None, None) => device.name.clone(),
     };
     line(page, &format!("  {name}"));
-    if let (Some(a), Some(b)) = (device.before, device.after) {
-        let held = |s: Shares| s.held.map_or_else(|| "?".into(), percent);
+    if let (Some(a), Some(b)) = (&device.before, &device.after) {
+        let held = |s: &Shares| s.held.map_or_else(|| "?".into(), percent);
         line(
             page,
             &format!(
@@ -200,7 +201,24 @@ fn device_line(page: &mut String, device: &DeviceRow) {
                 b.waiting
             ),
         );
+        gain_line(page, a, b);
     }
+}
+
+/// What was to be gained without info_lock, where that is projected of both.
+fn gain_line(page: &mut String, before: &Shares, after: &Shares) {
+    let (Some(a), Some(b)) = (&before.gain, &after.gain) else {
+        return;
+    };
+    let gain = |gain: &Gain| {
+        if gain.high <= WORTHLESS {
+            return "nothing to gain".to_owned();
+        }
+        let op = gain.op.as_deref().unwrap_or("operations");
+        format!("{op} x{:.1} to x{:.1}", gain.low, gain.high)
+    };
+    let (a, b) = (gain(a), gain(b));
+    line(page, &format!("    without info_lock {a}, then {b}"));
 }
 
 fn one(page: &mut String, row: &Row) {
@@ -223,6 +241,7 @@ fn one(page: &mut String, row: &Row) {
         Metric::Drain => "kill to end",
         Metric::DrainWall => "drain",
         Metric::Context => "context",
+        Metric::ProjectedParallel => "together",
     };
     let what = match &row.op {
         Some(op) => format!("{op} {metric}"),

@@ -7,9 +7,12 @@ mod aio;
 mod refs;
 mod uio;
 
-use crate::format::{count, duration, fit, kernel_setting, parse_rfc3339, plural, printable, rfc3339, width};
+use crate::format::{
+    count, duration, fit, kernel_setting, parse_rfc3339, percent, plural, printable, rfc3339, width,
+};
+use crate::model::costs;
 use crate::model::findings as diagnoses;
-use crate::model::snapshot::{InProgress, Meta, Probe, ProbeState, Severity, Snapshot};
+use crate::model::snapshot::{Cost, InProgress, Meta, Probe, ProbeState, Severity, Snapshot};
 use crate::report::story::Story;
 
 /// Columns of a line, at most.
@@ -104,6 +107,7 @@ pub fn render(meta: &Meta, snapshot: &Snapshot, options: &Options) -> String {
     aio::section(&mut page, snapshot);
     refs::section(&mut page, snapshot, options.all);
     uio::slow_ops(&mut page, snapshot);
+    program_costs(&mut page, snapshot);
     losses(&mut page, snapshot);
     page.text
 }
@@ -284,6 +288,38 @@ fn in_progress(page: &mut Page, rows: &[InProgress]) {
         }
     }
     page.more(shown, rows.len());
+}
+
+/// What the programs took, the most costly hooks first; only where it was asked for.
+fn program_costs(page: &mut Page, snapshot: &Snapshot) {
+    let Some(total) = costs::share(&snapshot.probes) else {
+        return;
+    };
+    let mut hooks: Vec<(&Probe, Cost)> = snapshot
+        .probes
+        .iter()
+        .filter_map(|probe| Some((probe, probe.cost.filter(|cost| cost.hits > 0)?)))
+        .collect();
+    hooks.sort_by_key(|(_, cost)| std::cmp::Reverse(cost.run_ns));
+    let shown: Vec<String> = hooks
+        .iter()
+        .take(4)
+        .map(|(probe, cost)| {
+            format!(
+                "{} {} hits of {}",
+                probe.hook,
+                count(cost.hits),
+                duration(cost.each_ns().unwrap_or(0))
+            )
+        })
+        .collect();
+    let most = match shown.is_empty() {
+        true => String::new(),
+        false => format!("; most by {}", shown.join(", ")),
+    };
+    page.blank();
+    let text = format!("the programs took {} of one CPU{most}", percent(total));
+    page.paragraph("COST ", &text, 5);
 }
 
 fn losses(page: &mut Page, snapshot: &Snapshot) {

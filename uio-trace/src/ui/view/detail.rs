@@ -27,7 +27,7 @@ fn title_and_facts(snapshot: &Snapshot, id: &RowId, unicode: bool) -> Option<(St
             .probes
             .iter()
             .find(|p| p.id(now) == *id)
-            .map(|p| (format!("Probe: {}", p.hook), probe(p))),
+            .map(|p| (format!("Probe: {}", p.hook), probe(p, unicode))),
         RowId::Device(..) | RowId::Owner(_) | RowId::Drain(_) => None,
     }
 }
@@ -101,9 +101,22 @@ fn in_progress(item: &InProgress, unicode: bool) -> Vec<Fact> {
     facts
 }
 
-fn probe(probe: &Probe) -> Vec<Fact> {
+fn probe(probe: &Probe, unicode: bool) -> Vec<Fact> {
     let (word, role) = theme::probe_state(probe.state, probe.required);
     let none = || "-".to_owned();
+    let cost = probe.cost.map_or_else(
+        || "not counted".to_owned(),
+        |cost| {
+            let time = |ns| format::duration_inline(ns, unicode);
+            format!(
+                "{} hits in {}, {} each; {} missed",
+                format::count(cost.hits),
+                time(cost.counted_ns),
+                cost.each_ns().map_or_else(none, time),
+                format::count(cost.missed)
+            )
+        },
+    );
     vec![
         Fact::with("state", word, role),
         Fact::new("subject", probe.subject.clone()),
@@ -112,6 +125,7 @@ fn probe(probe: &Probe) -> Vec<Fact> {
         Fact::new("required", if probe.required { "yes" } else { "no" }),
         Fact::new("reason", probe.reason.clone().unwrap_or_else(none)),
         Fact::new("gives", probe.gives.clone()),
+        Fact::new("cost", cost),
     ]
 }
 

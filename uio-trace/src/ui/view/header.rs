@@ -1,5 +1,6 @@
 //! The two lines above every screen and the one below.
 
+use crate::model::costs;
 use crate::ui::arrange;
 use crate::ui::canvas::Canvas;
 use crate::ui::format;
@@ -62,7 +63,13 @@ fn figures(state: &State) -> Vec<(String, Role)> {
     pieces.push(("  lost ".to_owned(), role));
     pieces.push((lost, role));
     if let Some(cost) = state.own_cost {
-        pieces.push((format!("  cost {} %", format::percent(cost)), Role::Plain));
+        // Beside it that of the programs in the kernel, where it is counted.
+        let programs = state.live.as_ref().and_then(|live| costs::share(&live.probes));
+        let programs = programs.map_or_else(String::new, |share| format!(" + {}", format::percent(share)));
+        pieces.push((
+            format!("  cost {}{programs} %", format::percent(cost)),
+            Role::Plain,
+        ));
     }
     pieces.push((" ".to_owned(), Role::Plain));
     pieces

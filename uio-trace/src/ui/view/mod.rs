@@ -7,6 +7,7 @@ pub mod findings;
 pub mod header;
 pub mod help;
 pub mod overview;
+pub mod pages;
 pub mod probes;
 pub mod refs;
 pub mod timeline;
@@ -87,7 +88,9 @@ fn draw_body(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
         return;
     }
     if let Some(detail) = &state.view().detail {
-        draw_detail(canvas, area, state, detail, true);
+        pages::draw(canvas, area, detail, |canvas, area| {
+            draw_detail(canvas, area, state, detail, true);
+        });
         return;
     }
     match state.screen {

@@ -1,9 +1,10 @@
 //! Probes: what works here and what not, and what was lost on the way.
 
-use crate::model::snapshot::{Loss, Probe, ProbeState};
+use crate::model::costs;
+use crate::model::snapshot::{Loss, Probe, ProbeState, Snapshot};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, halves, split_top};
-use crate::ui::column::{Cell, Column, names};
+use crate::ui::column::{Cell, Column, names, times};
 use crate::ui::format;
 use crate::ui::state::{RowId, Screen, State};
 use crate::ui::theme::{self, Role};
@@ -56,6 +57,25 @@ impl Tabular for Probe {
             |p, _| p.method.as_ref().map_or_else(Cell::none, Cell::plain),
             |a, b| a.method.cmp(&b.method),
         ),
+        times!("each", 9, 5, |p: Probe| p.cost.and_then(|cost| cost.each_ns())),
+        Column::figures(
+            "hits",
+            9,
+            6,
+            |p, _| p.cost.map_or_else(Cell::none, |cost| Cell::count(cost.hits)),
+            |a, b| a.cost.map(|cost| cost.hits).cmp(&b.cost.map(|cost| cost.hits)),
+        ),
+        Column::figures(
+            "missed",
+            7,
+            8,
+            |p, _| p.cost.map_or_else(Cell::none, |cost| Cell::count(cost.missed)),
+            |a, b| {
+                a.cost
+                    .map(|cost| cost.missed)
+                    .cmp(&b.cost.map(|cost| cost.missed))
+            },
+        ),
         Column::names(
             "required",
             (9, 9),
@@ -95,6 +115,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     if area.width < COLUMNS_WITH_COST {
         let cost = format!("{}; {}", cpu(state), memory(state));
         losses.push(Fact::new("cost", cost));
+        losses.push(Fact::new("programs", programs(state, snapshot)));
     }
     let lines = facts::lines(&losses, area.width, canvas.theme.unicode);
     let wanted = u16::try_from(lines.len())
@@ -117,7 +138,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     } else {
         (lower, Rect { width: 0, ..lower })
     };
-    draw_cost(canvas, cost, state);
+    draw_cost(canvas, cost, state, snapshot);
     let body = canvas.heading(lower, "Losses", "");
     facts::draw(canvas, body, &losses, 0);
 }
@@ -133,6 +154,15 @@ fn cpu(state: &State) -> String {
     })
 }
 
+/// What its programs in the kernel take.
+fn programs(state: &State, snapshot: &Snapshot) -> String {
+    match costs::share(&snapshot.probes) {
+        Some(share) => format!("{} % of one CPU, counted", format::percent(share)),
+        None if state.timeline.is_some() => "not counted at this time".into(),
+        None => "not counted; c counts, for some tens of ns per run of any BPF program".into(),
+    }
+}
+
 /// Memory of the tool that is in RAM.
 fn memory(state: &State) -> String {
     state
@@ -141,7 +171,7 @@ fn memory(state: &State) -> String {
 }
 
 /// What the tool itself takes.
-fn draw_cost(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
+fn draw_cost(canvas: &mut Canvas<'_>, area: Rect, state: &State, snapshot: &Snapshot) {
     if area.width == 0 {
         return;
     }
@@ -151,6 +181,7 @@ fn draw_cost(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     let body = canvas.heading(area, "Cost of this tool", "");
     let facts = [
         Fact::new("CPU", cpu(state)),
+        Fact::new("programs", programs(state, snapshot)),
         Fact::new("memory", memory(state)),
         Fact::new("events", rate),
     ];

@@ -3,7 +3,7 @@
 use super::super::widgets::facts::{self, Fact};
 use crate::model::findings::not_traced;
 use crate::model::history::RefSample;
-use crate::model::snapshot::{Histogram, InProgress, KillStack, RefOwner};
+use crate::model::snapshot::{Histogram, InProgress, KillStack, RefOwner, Snapshot};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::{Canvas, halves, split_top};
 use crate::ui::column::{Cell, Column, counts, names, times, unsorted};
@@ -201,7 +201,8 @@ pub fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &
     let history_rows = share(history, HISTORY_ROWS, HISTORY_ROWS);
     let rcu_rows = share(!settings.is_empty(), panel(settings.len()), panel(settings.len()));
     let killers = killer_facts(owner);
-    let killer_rows = share(!killers.is_empty(), panel(killers.len() * 2), 3);
+    let killer_lines = facts::lines(&killers, rest.width, canvas.theme.unicode).len();
+    let killer_rows = share(!killers.is_empty(), panel(killer_lines), 3);
     let below = dying_rows + history_rows + rcu_rows + killer_rows;
     let (histograms, rest) = split_top(rest, rest.height - below);
     let (history_area, rest) = split_top(rest, history_rows);
@@ -234,6 +235,14 @@ pub fn draw_detail(canvas: &mut Canvas<'_>, area: Rect, state: &State, detail: &
         let inner = canvas.heading(rcu, "Settings of this kernel", "");
         facts::draw(canvas, inner, &settings, 0);
     }
+}
+
+/// Rows of all stacks of an owner's killers, with their heading.
+pub(super) fn killer_rows(snapshot: &Snapshot, release: &str, width: u16, unicode: bool) -> u16 {
+    let owner = snapshot.ref_owners.iter().find(|o| o.release == release);
+    let killers = owner.map(killer_facts).unwrap_or_default();
+    let lines = facts::lines(&killers, width, unicode).len();
+    u16::try_from(lines + 1).unwrap_or(u16::MAX)
 }
 
 /// Ways the kills came: how many, by whom last, and the functions from the innermost outwards.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::{Guest, number, same, workload};
+use crate::bpf_programs;
 use crate::breakpoints;
 use crate::clock::wait_until;
 use crate::device::{TCMU_NAME, Testbed, make_tcmu, minor_of};
@@ -68,23 +69,6 @@ pub fn attach_and_detach(options: &[&str]) -> Result<String> {
     Ok(format!("{rounds} times under three writers"))
 }
 
-/// Ids of BPF programs (or links) that exist.
-fn bpf_ids(command: u32) -> Vec<u32> {
-    let mut ids = Vec::new();
-    let mut id = 0_u32;
-    loop {
-        // The part of union bpf_attr that *_GET_NEXT_ID uses: start_id, next_id, open_flags.
-        let mut attributes = [id, 0, 0];
-        // SAFETY: the kernel reads and writes the twelve bytes given.
-        let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), 12) };
-        if result != 0 {
-            return ids;
-        }
-        id = attributes[1];
-        ids.push(id);
-    }
-}
-
 const PROG_GET_NEXT_ID: u32 = 11;
 const LINK_GET_NEXT_ID: u32 = 31;
 
@@ -104,13 +88,13 @@ fn kprobes() -> usize {
 /// After kill -9 no program, link, kprobe or breakpoint is left.
 pub fn kill_leaves_nothing(options: &[&str]) -> Result<String> {
     let before = (
-        bpf_ids(PROG_GET_NEXT_ID),
-        bpf_ids(LINK_GET_NEXT_ID),
+        bpf_programs::ids(PROG_GET_NEXT_ID),
+        bpf_programs::ids(LINK_GET_NEXT_ID),
         kprobes(),
         free_breakpoints(),
     );
     let tool = Tool::start(options)?;
-    let programs = bpf_ids(PROG_GET_NEXT_ID).len() - before.0.len();
+    let programs = bpf_programs::ids(PROG_GET_NEXT_ID).len() - before.0.len();
     let probes = kprobes().saturating_sub(before.2);
     if programs == 0 {
         bail!("no BPF program is loaded while the tool runs");
@@ -121,8 +105,8 @@ pub fn kill_leaves_nothing(options: &[&str]) -> Result<String> {
     drop(tool);
     let clean = || {
         (
-            bpf_ids(PROG_GET_NEXT_ID),
-            bpf_ids(LINK_GET_NEXT_ID),
+            bpf_programs::ids(PROG_GET_NEXT_ID),
+            bpf_programs::ids(LINK_GET_NEXT_ID),
             kprobes(),
             free_breakpoints(),
         ) == before
@@ -131,9 +115,9 @@ pub fn kill_leaves_nothing(options: &[&str]) -> Result<String> {
         format!(
             "programs {:?} -> {:?}, links {:?} -> {:?}, kprobes {} -> {}, free breakpoints {} -> {}",
             before.0,
-            bpf_ids(PROG_GET_NEXT_ID),
+            bpf_programs::ids(PROG_GET_NEXT_ID),
             before.1,
-            bpf_ids(LINK_GET_NEXT_ID),
+            bpf_programs::ids(LINK_GET_NEXT_ID),
             before.2,
             kprobes(),
             before.3,

@@ -6,6 +6,7 @@ mod bad_places;
 mod check;
 mod conduct;
 mod converted;
+mod cost;
 mod filters;
 mod hangs;
 mod in_flight;
@@ -217,6 +218,8 @@ fn cases() -> Vec<Case> {
         full("converted_uio_unregistered", converted::unregistered_with_ref).timed(),
         full("uio_unregistered_under_load", converted::unregistered_with_lock).timed(),
         patching("uio_held_is_let_go_of", reload::let_go_of),
+        patching("cost_is_counted", cost::counted),
+        patching("cost_counting_ends_with_the_tool", cost::ends_with_the_tool),
         full("screens_come_up", session::screens),
         full("exec_traces_a_command", session::exec),
         full("recorded_and_reported", session::record).timed(),

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -209,6 +209,20 @@ fn open_terminal() -> Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(programs)) })
 }
 
+/// What was drawn, without the terminal's control sequences (ECMA-48: `ESC [`, parameters, a letter), which stand for blanks, too.
+fn words(drawn: &str) -> String {
+    let mut pieces = drawn.split("\x1b[");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        text.push(' ');
+        let end = piece
+            .find(|c: char| c.is_ascii_alphabetic())
+            .map_or(piece.len(), |at| at + 1);
+        text.push_str(&piece[end..]);
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The live screens, on a terminal, with a load: its device and its drain come up.
 pub fn screens(_: &Guest) -> Result<String> {
     let device = Testbed::find(0)?;
@@ -249,6 +263,30 @@ pub fn screens(_: &Guest) -> Result<String> {
         let load = workload("aio --destroy --contexts 3")?;
         press("4", &format!("({})", number(&load, "/tgid")?))?;
         press("?", "Help")?;
+        // A key has the kernel count what the programs cost, with the capabilities a running trace has kept, and another one ends
+        // it. Drawn is only what differs, so the words are whole after a repaint.
+        for (key, shown) in [
+            ("?5", "not counted; c counts"),
+            ("c", "of one CPU, counted"),
+            ("c", "not counted; c counts"),
+        ] {
+            if let Ok(mut drawn) = drawn.lock() {
+                drawn.clear();
+            }
+            keys.write_all(key.as_bytes())?;
+            let mut asked: Option<Instant> = None;
+            wait_until(&format!("{shown:?} on the screen"), LIMIT / 4, || {
+                // Not all the time: a screen that is being repainted shows nothing.
+                if asked.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+                    asked = Some(Instant::now());
+                    if (&keys).write_all(b"\x0c").is_err() {
+                        return false;
+                    }
+                }
+                drawn.lock().is_ok_and(|drawn| words(&drawn).contains(shown))
+            })
+            .with_context(|| drawn.lock().map(|drawn| words(&drawn)).unwrap_or_default())?;
+        }
         keys.write_all(b"\x1bq")?;
         Ok(())
     };
