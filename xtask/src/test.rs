@@ -330,7 +330,7 @@ fn boot(
     guest.one_thread = set != FULL;
     // A processor that the machine does not have is taken away from a guest in the middle of a measure.
     guest.smp = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4) as u32);
-    guest.limit = Duration::from_secs(1500);
+    guest.limit = Duration::from_secs(2400);
     // In one thread everything takes turns, attaching five times most of all.
     guest.silence = Duration::from_secs(if guest.one_thread { 900 } else { 240 });
     progress(format!("booting {} ({set} tests)", kernel.release));
