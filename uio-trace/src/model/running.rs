@@ -1,28 +1,19 @@
 //! UIO operations that are under way and have taken long: who is inside, who waits for whom.
 
 use super::snapshot::{InProgress, InUio};
+use super::waits::{TAKERS, bare};
 use crate::event::{DeviceKey, LockWait, MonotonicNs, Task, TaskStack, UioOp, UioRunning};
 use std::collections::BTreeSet;
 
-/// Functions of drivers/uio/uio.c that operations are (5.10 to 7.2), as they stand in a stack of who is inside of one.
-const FUNCTIONS: [&str; 10] = [
-    "uio_write",
-    "uio_read",
-    "uio_poll",
-    "uio_mmap",
-    "uio_vma_fault",
-    "uio_open",
-    "uio_release",
-    "name_show",
-    "version_show",
-    "uio_unregister_device",
-];
+/// Reads of attributes, whose functions' names others have, too.
+const ATTRIBUTES: [&str; 2] = ["name_show", "version_show"];
 
 /// Whether a stack is that of a thread inside a UIO operation.
 pub fn in_uio(frames: &[String]) -> bool {
     frames
         .iter()
-        .any(|frame| FUNCTIONS.contains(&super::waits::bare(frame)))
+        .map(|frame| bare(frame))
+        .any(|frame| TAKERS.contains(&frame) || ATTRIBUTES.contains(&frame))
 }
 
 /// The latest look at the kernel side's slots.

@@ -161,6 +161,19 @@ pub fn classify(frames: &[String]) -> Option<Wait> {
     hits.min_by_key(|(position, _)| *position).map(|hit| hit.1)
 }
 
+/// Functions of drivers/uio/uio.c that take info_lock (5.10 to 7.2), but for the attributes, whose names others have, too.
+pub(super) const TAKERS: [&str; 9] = [
+    "uio_write",
+    "uio_read",
+    "uio_poll",
+    "uio_mmap",
+    "uio_vma_fault",
+    "uio_open",
+    "uio_release",
+    "uio_unregister_device",
+    "__uio_register_device",
+];
+
 /// A mutex taken by a function of drivers/uio/uio.c itself; one that its driver takes is not info_lock.
 fn info_lock(frames: &[String]) -> Option<Wait> {
     let is_mutex = |f: &String| {
@@ -169,17 +182,6 @@ fn info_lock(frames: &[String]) -> Option<Wait> {
     };
     let mutex = frames.iter().position(is_mutex)?;
     let taker = frames[mutex..].iter().find(|f| !is_mutex(f)).map(|f| bare(f))?;
-    const TAKERS: [&str; 9] = [
-        "uio_write",
-        "uio_read",
-        "uio_poll",
-        "uio_mmap",
-        "uio_vma_fault",
-        "uio_open",
-        "uio_release",
-        "uio_unregister_device",
-        "__uio_register_device",
-    ];
     TAKERS.contains(&taker).then_some(Wait {
         subject: "uio_lock",
         owner: "info_lock of a UIO device",
