@@ -13,6 +13,7 @@ mod refs;
 mod reload;
 mod session;
 mod storm;
+mod tcmu;
 mod uio;
 mod under_way;
 
@@ -209,6 +210,8 @@ fn cases() -> Vec<Case> {
         full("converted_uio_unregistered", converted::unregistered_with_ref).timed(),
         full("uio_unregistered_under_load", converted::unregistered_with_lock).timed(),
         patching("uio_held_is_let_go_of", reload::let_go_of),
+        full("tcmu_served_disk", tcmu::stock),
+        full("tcmu_served_disk_on_converted_uio", tcmu::converted),
         full("screens_come_up", session::screens),
         full("exec_traces_a_command", session::exec),
         full("recorded_and_reported", session::record).timed(),
