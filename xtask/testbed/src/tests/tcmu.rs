@@ -35,7 +35,7 @@ fn counted(lock: &str) -> Result<String> {
     if count < reads {
         bail!("{reads} reads, but only {count} writes");
     }
-    if lock != "info_lock" {
+    if lock != "mutex" {
         same("waits for info_lock where there is none", waits, 0)?;
     }
     super::uio::nothing_lost(&records)?;
@@ -47,7 +47,7 @@ fn counted(lock: &str) -> Result<String> {
 
 /// The kernel's own `uio`.
 pub fn stock(_: &Guest) -> Result<String> {
-    counted("info_lock")
+    counted("mutex")
 }
 
 /// One with a percpu_ref: nobody waits, though tcmu's own lock is waited for.
