@@ -85,6 +85,17 @@ impl Served {
         &self.disk
     }
 
+    /// The block layer's count of reads from the disk that are done, and of those that were merged into others.
+    pub fn reads(&self) -> Result<(u64, u64)> {
+        let name = self.disk.file_name().unwrap_or_default();
+        let path = Path::new("/sys/block").join(name).join("stat");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+        let both = numbers.next().zip(numbers.next());
+        both.with_context(|| format!("no counts in {}", path.display()))
+    }
+
     /// Waits until no thread of the handler has a command; how many writes it has done then.
     pub fn settled(&self) -> Result<u64> {
         let handler = self.handler.as_ref().context("there is no handler")?;
