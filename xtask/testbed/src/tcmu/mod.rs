@@ -74,7 +74,7 @@ impl Served {
         wait_until("the disk", LIMIT, || {
             disk().is_some_and(|disk| {
                 served.disk = disk;
-                size_of(&served.disk) > 0
+                size_of(&served.disk) > 0 && File::open(&served.disk).is_ok()
             })
         })?;
         Ok(served)
