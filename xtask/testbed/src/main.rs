@@ -19,6 +19,7 @@ mod refs;
 mod report;
 mod shared;
 mod storm;
+mod tcmu;
 mod tests;
 mod tool;
 mod uio_mix;

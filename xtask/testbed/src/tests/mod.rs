@@ -16,6 +16,7 @@ mod refs;
 mod reload;
 mod session;
 mod storm;
+mod tcmu;
 mod uio;
 mod under_way;
 
@@ -220,6 +221,8 @@ fn cases() -> Vec<Case> {
         patching("uio_held_is_let_go_of", reload::let_go_of),
         patching("cost_is_counted", cost::counted),
         patching("cost_counting_ends_with_the_tool", cost::ends_with_the_tool),
+        full("tcmu_served_disk", tcmu::stock),
+        full("tcmu_served_disk_on_converted_uio", tcmu::converted),
         full("screens_come_up", session::screens),
         full("exec_traces_a_command", session::exec),
         full("recorded_and_reported", session::record).timed(),
