@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that judges a change. Host first, then guests; all failures are collected.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -291,6 +291,15 @@ fn guest(
     Ok(())
 }
 
+/// Programs of this machine that the tests of a set run: a real load, and what makes a file system for it.
+fn programs_for(set: &str) -> Result<Vec<PathBuf>> {
+    if set != "full" {
+        return Ok(Vec::new());
+    }
+    apt::ensure_installed(&["fio", "e2fsprogs"])?;
+    Ok(["/usr/bin/fio", "/usr/sbin/mke2fs"].map(PathBuf::from).to_vec())
+}
+
 /// One guest, from boot to end. `after`: only the tests behind that one.
 fn boot(
     spec: &'static KernelSpec,
@@ -311,6 +320,7 @@ fn boot(
     let job = Job {
         command,
         modules: vm::default_modules(),
+        host_programs: programs_for(set)?,
         ..Job::default()
     };
     let mut guest = vm::prepare(&kernel, programs, &job, &format!("test-{set}"))?;

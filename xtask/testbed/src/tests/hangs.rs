@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::disks::SlowDisk;
 use super::{Guest, same};
 use crate::clock::wait_until;
 use crate::kernel_modules;
@@ -172,41 +173,6 @@ pub fn exit_aio_after(_: &Guest) -> Result<String> {
     tool.wait_until("no row any more", LIMIT, |records| gone(records, pid))?;
     tool.finish()?;
     Ok("named by its stack".to_owned())
-}
-
-/// A SCSI disk in memory whose commands can be made to take long while it is in use.
-struct SlowDisk;
-
-impl SlowDisk {
-    const NAME: &str = "sda";
-
-    fn new() -> Result<SlowDisk> {
-        kernel_modules::load("sd_mod")?;
-        kernel_modules::load("scsi_debug delay=0 dev_size_mb=8")?;
-        let disk = SlowDisk;
-        let timeout = format!("/sys/block/{}/device/timeout", SlowDisk::NAME);
-        // Found by a scan that goes on after loading; the first reads come from looking for partitions.
-        let scheduler = format!("/sys/block/{}/queue/scheduler", SlowDisk::NAME);
-        wait_until("the SCSI disk", LIMIT, || {
-            std::path::Path::new(&scheduler).exists()
-        })?;
-        // Seconds after which SCSI gives a command up: not while a test waits for it.
-        std::fs::write(&timeout, "300").with_context(|| format!("cannot set {timeout}"))?;
-        Ok(disk)
-    }
-
-    fn set_delay(&self, jiffies: u32) -> Result<()> {
-        // Refused while commands are under way.
-        wait_until("scsi_debug to take its delay", LIMIT, || {
-            std::fs::write("/sys/bus/pseudo/drivers/scsi_debug/delay", jiffies.to_string()).is_ok()
-        })
-    }
-}
-
-impl Drop for SlowDisk {
-    fn drop(&mut self) {
-        let _ = kernel_modules::unload("scsi_debug");
-    }
 }
 
 /// A queue that is to be frozen while it has a request for some seconds; the tool runs before, or comes after.

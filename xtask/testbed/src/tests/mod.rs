@@ -6,6 +6,8 @@ mod bad_places;
 mod check;
 mod conduct;
 mod converted;
+mod disks;
+mod fio;
 mod hangs;
 mod in_flight;
 mod refs;
@@ -169,7 +171,14 @@ fn cases() -> Vec<Case> {
         full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
         full("aio_exit_512", |guest| aio::by_exit(guest, 512)).timed(),
         full("aio_in_flight", in_flight::by_exit_and_destroy).timed(),
+        full("aio_in_flight_on_dm_delay", in_flight::dm_delay).timed(),
+        full("aio_in_flight_on_scsi_debug", in_flight::scsi_debug).timed(),
+        full("aio_in_flight_in_a_file", in_flight::file_on_ext4),
         full("aio_rcu_expedited", in_flight::expedited).timed(),
+        full("fio_processes", fio::processes),
+        full("fio_threads", fio::threads_of_one_process),
+        full("fio_interrupted_and_killed", fio::interrupted_and_killed),
+        full("fio_under_exec", fio::under_exec),
         full("aio_process_without_contexts", aio::without_contexts),
         full("ref_cgroup", refs::cgroup),
         full("ref_io_uring", refs::io_uring),
