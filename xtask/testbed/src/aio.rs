@@ -76,7 +76,7 @@ const READ: u16 = 0;
 const BLOCK: usize = 4096;
 
 /// Contexts with their reads; the buffers must outlive the reads.
-struct Contexts {
+pub struct Contexts {
     ids: Vec<u64>,
     /// When the last read of each was submitted, ns.
     submitted_ns: Vec<u64>,
@@ -85,8 +85,13 @@ struct Contexts {
 }
 
 impl Contexts {
+    /// As io_setup(2) gave them.
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
     /// Submits the reads of the context with this index.
-    fn submit(&mut self, index: usize, reads: usize) -> Result<()> {
+    pub fn submit(&mut self, index: usize, reads: usize) -> Result<()> {
         let id = *self.ids.get(index).context("no such context")?;
         if let Some(file) = &self.file {
             for number in 0..reads {
@@ -99,16 +104,16 @@ impl Contexts {
 }
 
 fn set_up(options: &Options) -> Result<Contexts> {
-    let mut contexts = make(options)?;
+    let mut contexts = make(options.contexts, options.in_flight, options.file.as_deref())?;
     for index in 0..options.contexts {
         contexts.submit(index, options.in_flight)?;
     }
     Ok(contexts)
 }
 
-/// Contexts without reads.
-fn make(options: &Options) -> Result<Contexts> {
-    let file = match &options.file {
+/// Contexts without reads, each with room for so many, of this file.
+pub fn make(count: usize, reads: usize, file: Option<&str>) -> Result<Contexts> {
+    let file = match file {
         Some(path) => Some(
             std::fs::OpenOptions::new()
                 .read(true)
@@ -124,9 +129,9 @@ fn make(options: &Options) -> Result<Contexts> {
         buffers: Vec::new(),
         file,
     };
-    for _ in 0..options.contexts {
+    for _ in 0..count {
         let mut id: u64 = 0;
-        let events = options.in_flight.max(1);
+        let events = reads.max(1);
         // SAFETY: io_setup writes the new context's id to `id`, which must be zero before.
         if unsafe { libc::syscall(libc::SYS_io_setup, events, &mut id) } != 0 {
             bail!("io_setup: {}", std::io::Error::last_os_error());
@@ -329,21 +334,27 @@ fn exit_with_contexts(options: &Options, rings: (&OwnedFd, usize), words: &Share
     unsafe { libc::_exit(0) }
 }
 
+/// io_destroy(2): returns when the context's reads are done.
+pub fn destroy(id: u64) -> Result<()> {
+    // SAFETY: plain integers. The kernel refuses what is no context of this process; the buffers of its reads are their owner's
+    // to keep, who outlives the call.
+    if unsafe { libc::syscall(libc::SYS_io_destroy, id) } != 0 {
+        bail!("io_destroy: {}", std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 fn by_destroy(options: &Options) -> Result<Value> {
     // Reads are submitted just before their context is destroyed: all are in flight then.
-    let mut contexts = make(options)?;
+    let mut contexts = make(options.contexts, options.in_flight, options.file.as_deref())?;
     let mut times = Vec::with_capacity(contexts.ids.len());
     let start = monotonic_ns();
     for index in 0..options.contexts {
         contexts.submit(index, options.in_flight)?;
         let id = contexts.ids[index];
         let before = monotonic_ns();
-        // SAFETY: the context belongs to this process; buffers of its reads live until all are destroyed.
-        let result = unsafe { libc::syscall(libc::SYS_io_destroy, id) };
+        destroy(id)?;
         times.push(monotonic_ns() - before);
-        if result != 0 {
-            bail!("io_destroy: {}", std::io::Error::last_os_error());
-        }
     }
     let wall = monotonic_ns() - start;
     Ok(json!({

@@ -19,12 +19,12 @@ const CONTEXTS: u64 = 2;
 const READS: u64 = 3;
 
 /// A block device whose reads are answered at once, and one over it that can be suspended.
-struct Storage {
+pub(super) struct Storage {
     mapped: Option<Mapped>,
 }
 
 impl Storage {
-    fn new() -> Result<Storage> {
+    pub(super) fn new() -> Result<Storage> {
         if kernel_modules::is_loaded("null_blk") {
             kernel_modules::unload("null_blk")?;
         }
@@ -34,7 +34,7 @@ impl Storage {
         Ok(Storage { mapped: Some(mapped) })
     }
 
-    fn mapped(&self) -> Result<&Mapped> {
+    pub(super) fn mapped(&self) -> Result<&Mapped> {
         self.mapped.as_ref().context("no mapped device")
     }
 }
@@ -82,11 +82,11 @@ impl Hanging {
     }
 }
 
-fn row_of(record: &Value, pid: u64) -> bool {
+pub(super) fn row_of(record: &Value, pid: u64) -> bool {
     record["type"] == "in_progress" && record["tgid"].as_u64() == Some(pid)
 }
 
-fn stack_has(record: &Value, function: &str) -> bool {
+pub(super) fn stack_has(record: &Value, function: &str) -> bool {
     record["stack"]
         .as_array()
         .is_some_and(|stack| stack.iter().any(|frame| frame.as_str() == Some(function)))
@@ -103,7 +103,7 @@ fn direct_on(record: &Value, storage: &Storage) -> bool {
 }
 
 /// In the last interval that is complete there is no row of this process.
-fn gone(records: &Records, pid: u64) -> bool {
+pub(super) fn gone(records: &Records, pid: u64) -> bool {
     let all = records.all();
     let begin = all.iter().rposition(|record| record["type"] == "interval");
     let complete = all.last().is_some_and(|record| record["type"] == "loss");

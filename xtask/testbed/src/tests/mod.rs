@@ -10,6 +10,7 @@ mod disks;
 mod fio;
 mod hangs;
 mod in_flight;
+mod overlap;
 mod refs;
 mod reload;
 mod session;
@@ -175,6 +176,8 @@ fn cases() -> Vec<Case> {
         full("aio_in_flight_on_scsi_debug", in_flight::scsi_debug).timed(),
         full("aio_in_flight_in_a_file", in_flight::file_on_ext4),
         full("aio_rcu_expedited", in_flight::expedited).timed(),
+        full("aio_two_threads_destroy", overlap::two_threads).timed(),
+        patching("aio_killed_in_io_destroy", overlap::killed_in_io_destroy),
         full("fio_processes", fio::processes),
         full("fio_threads", fio::threads_of_one_process),
         full("fio_interrupted_and_killed", fio::interrupted_and_killed),
