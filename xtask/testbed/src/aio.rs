@@ -21,6 +21,10 @@ pub struct Options {
     /// A child process exits with them.
     #[arg(long, conflicts_with = "destroy", required_unless_present_any = ["destroy", "hold"])]
     pub exit: bool,
+    /// The child exits when a grace period has just ended, and the parent sleeps meanwhile, so that no processor is busy; the
+    /// parent's clock then has its wake in it.
+    #[arg(long, requires = "exit")]
+    pub calm: bool,
     /// Wait with them to be killed.
     #[arg(long, conflicts_with_all = ["destroy", "exit"])]
     pub hold: bool,
@@ -293,9 +297,10 @@ fn exit_of_child(options: &Options, mappings: usize) -> Result<Exit> {
     words.word(GO).store(1, Ordering::Release);
     // Asked again and again rather than waited for: a sleeping parent would add the time of its own waking.
     let mut status = 0;
+    let flags = if options.calm { 0 } else { libc::WNOHANG };
     let ended = loop {
         // SAFETY: `status` is a valid place for the result.
-        let ended = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
+        let ended = unsafe { libc::waitpid(child, &mut status, flags) };
         if ended != 0 {
             break ended;
         }
@@ -329,6 +334,9 @@ fn exit_with_contexts(options: &Options, rings: (&OwnedFd, usize), words: &Share
     while words.word(GO).load(Ordering::Acquire) == 0 {
         std::hint::spin_loop();
     }
+    if options.calm {
+        wait_for_grace_periods();
+    }
     words.word(EXITS_AT).store(monotonic_ns(), Ordering::Release);
     // SAFETY: ends the process at once, without destructors that would free the buffers of reads in flight.
     unsafe { libc::_exit(0) }
@@ -342,6 +350,16 @@ pub fn destroy(id: u64) -> Result<()> {
         bail!("io_destroy: {}", std::io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Waits for grace periods, until what other processes have left to RCU is done: membarrier(2) with this command is
+/// synchronize_rcu (kernel/sched/membarrier.c).
+fn wait_for_grace_periods() {
+    const GLOBAL: libc::c_long = 1;
+    for _ in 0..4 {
+        // SAFETY: integers only.
+        unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    }
 }
 
 fn by_destroy(options: &Options) -> Result<Value> {

@@ -169,6 +169,7 @@ fn cases() -> Vec<Case> {
         full("aio_exit_64", |guest| aio::by_exit(guest, 64)).timed(),
         smoke("aio_destroy_4", |guest| aio::by_destroy(guest, 4)).timed(),
         full("aio_destroy_64", |guest| aio::by_destroy(guest, 64)).timed(),
+        full("aio_projected_64", |guest| aio::projected(guest, 64)).timed(),
         full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
         full("aio_exit_512", |guest| aio::by_exit(guest, 512)).timed(),
         full("aio_in_flight", in_flight::by_exit_and_destroy).timed(),
