@@ -296,8 +296,12 @@ fn programs_for(set: &str) -> Result<Vec<PathBuf>> {
     if set != "full" {
         return Ok(Vec::new());
     }
-    apt::ensure_installed(&["fio", "e2fsprogs"])?;
-    Ok(["/usr/bin/fio", "/usr/sbin/mke2fs"].map(PathBuf::from).to_vec())
+    apt::ensure_installed(&["fio", "e2fsprogs", "strace"])?;
+    let mut programs = ["/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/bin/strace"]
+        .map(PathBuf::from)
+        .to_vec();
+    programs.extend(vm::libaio::provide(&paths::cache()?)?);
+    Ok(programs)
 }
 
 /// One guest, from boot to end. `after`: only the tests behind that one.

@@ -5,6 +5,7 @@ mod converted_uio;
 mod cpio;
 pub mod initramfs;
 pub mod kernels;
+pub mod libaio;
 mod modules;
 mod programs;
 pub mod qemu;

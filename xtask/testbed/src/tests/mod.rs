@@ -10,6 +10,7 @@ mod disks;
 mod fio;
 mod hangs;
 mod in_flight;
+mod libaio;
 mod overlap;
 mod refs;
 mod reload;
@@ -169,7 +170,7 @@ fn cases() -> Vec<Case> {
         full("aio_exit_64", |guest| aio::by_exit(guest, 64)).timed(),
         smoke("aio_destroy_4", |guest| aio::by_destroy(guest, 4)).timed(),
         full("aio_destroy_64", |guest| aio::by_destroy(guest, 64)).timed(),
-        full("aio_projected_64", |guest| aio::projected(guest, 64)).timed(),
+        patching("aio_projected_64", |guest| aio::projected(guest, 64)).timed(),
         full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
         full("aio_exit_512", |guest| aio::by_exit(guest, 512)).timed(),
         full("aio_in_flight", in_flight::by_exit_and_destroy).timed(),
@@ -179,6 +180,7 @@ fn cases() -> Vec<Case> {
         full("aio_rcu_expedited", in_flight::expedited).timed(),
         full("aio_two_threads_destroy", overlap::two_threads).timed(),
         patching("aio_killed_in_io_destroy", overlap::killed_in_io_destroy),
+        full("libaio_programs", libaio::programs_of_its_tests),
         full("fio_processes", fio::processes),
         full("fio_threads", fio::threads_of_one_process),
         full("fio_interrupted_and_killed", fio::interrupted_and_killed),
