@@ -175,7 +175,7 @@ fn guests(top: &Path, arguments: &TestArgs, summary: &mut Summary) -> Result<()>
         let part = timed_guest(spec, set_of(spec), &programs, arguments.filter.as_deref());
         summary.merge(part);
     }
-    // These have one thread each, and compare no times.
+    // These have one thread each; the one that compares times compares medians of grace periods.
     let queue: Mutex<Vec<&'static KernelSpec>> = Mutex::new(
         specs
             .into_iter()
