@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -99,8 +100,11 @@ pub fn programs_of_its_tests(_: &Guest) -> Result<String> {
     }
     let tool = Tool::start(&[])?;
     let mut runs = Vec::new();
+    let mut slowest = (Duration::ZERO, String::new());
     for program in programs()? {
+        let begin = Instant::now();
         let (calls, passed) = run(&program).with_context(|| program.display().to_string())?;
+        slowest = slowest.max((begin.elapsed(), program.display().to_string()));
         let name = program
             .file_name()
             .unwrap_or_default()
@@ -126,8 +130,10 @@ pub fn programs_of_its_tests(_: &Guest) -> Result<String> {
         );
     }
     Ok(format!(
-        "{} programs ({passes} passed): {destroyed} contexts destroyed, {left} left to exit",
-        runs.len()
+        "{} programs ({passes} passed): {destroyed} contexts destroyed, {left} left to exit; the slowest, {}, took {:.1} s",
+        runs.len(),
+        slowest.1,
+        slowest.0.as_secs_f64()
     ))
 }
 
