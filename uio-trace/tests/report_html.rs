@@ -134,7 +134,7 @@ fn a_stranger_finds_what_was_slow_and_why() {
         "storage-17",
         "Linux 6.12.117-amd64",
         "2026-11-30T12:00:00.000Z to 2026-11-30T12:00:20.000Z",
-        "Serial: 4 contexts one after another took 421 ms; together they would take 120 ms, 301 ms less.",
+        "Serial: 4 contexts one after another took 421 ms; together they would take 118 ms, 303 ms less.",
         "Parallel: 64 contexts together took 660 ms.",
         "32 of 64 contexts, at equal distances",
         "rmdir (5)",

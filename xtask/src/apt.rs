@@ -81,15 +81,45 @@ impl Apt {
 
     /// Another suite of the archive the system uses, in a private apt folder under `cache`: same address, same key.
     pub fn suite(cache: &Path, suite: &str) -> Result<Apt> {
-        let folder = cache.join("apt").join(suite);
+        let archive = archive_of_system()?;
+        // A suite that was moved to the archive is no longer re-signed: its date is not an error here.
+        let line = format!(
+            "deb [signed-by={} check-valid-until=no] {} {suite} main\n",
+            archive.key, archive.address
+        );
+        let (apt, folder) = Apt::private(cache, suite, &line)?;
+        if lists_are_old(&folder.join("lists"), "_Packages") {
+            let update = apt.update();
+            // An older list is good enough when the archive cannot be reached.
+            if update.is_err() && apt.names("linux-image-").is_ok_and(|names| names.is_empty()) {
+                update.with_context(|| format!("cannot read the package list of {suite}"))?;
+            }
+        }
+        Ok(apt)
+    }
+
+    /// The source packages of the system's own release, in a private apt folder under `cache`: systems seldom list them.
+    pub fn sources(cache: &Path) -> Result<Apt> {
+        let archive = archive_of_system()?;
+        let line = format!(
+            "deb-src [signed-by={}] {} {} main\n",
+            archive.key, archive.address, archive.codename
+        );
+        let (apt, folder) = Apt::private(cache, "sources", &line)?;
+        if lists_are_old(&folder.join("lists"), "_Sources") {
+            apt.update().context("cannot read the list of source packages")?;
+        }
+        Ok(apt)
+    }
+
+    /// A folder with lists of its own and this one source; and its place.
+    fn private(cache: &Path, name: &str, line: &str) -> Result<(Apt, PathBuf)> {
+        let folder = cache.join("apt").join(name);
         for part in ["lists/partial", "cache/archives/partial", "parts"] {
             let path = folder.join(part);
             std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         }
-        let (address, key) = archive_of_system()?;
         let source = folder.join("sources.list");
-        // A suite that was moved to the archive is no longer re-signed: its date is not an error here.
-        let line = format!("deb [signed-by={key} check-valid-until=no] {address} {suite} main\n");
         std::fs::write(&source, line).with_context(|| format!("cannot write {}", source.display()))?;
         let option = |name: &str, value: &Path| format!("{name}={}", value.display());
         let options = vec![
@@ -100,15 +130,38 @@ impl Apt {
             "Acquire::Languages=none".to_owned(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
         ];
-        let apt = Apt { options };
-        if lists_are_old(&folder.join("lists")) {
-            let update = apt.update();
-            // An older list is good enough when the archive cannot be reached.
-            if update.is_err() && apt.names("linux-image-").is_ok_and(|names| names.is_empty()) {
-                update.with_context(|| format!("cannot read the package list of {suite}"))?;
-            }
-        }
-        Ok(apt)
+        Ok((Apt { options }, folder))
+    }
+
+    /// Downloads what upstream released of a source package into `directory`. Returns the archive.
+    pub fn download_source(&self, package: &str, directory: &Path) -> Result<PathBuf> {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        progress(format!("downloading the source of {package}"));
+        let mut download = self.command("apt-get");
+        download.args([
+            "-o",
+            "APT::Sandbox::User=root",
+            "-q",
+            "source",
+            "--download-only",
+            package,
+        ]);
+        run_quiet(download.current_dir(directory))?;
+        let entries =
+            std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+        let is_upstream = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| {
+                let name = name.to_string_lossy();
+                name.starts_with(&format!("{package}_"))
+                    && name.contains(".orig.tar.")
+                    && !name.ends_with(".asc")
+            })
+        };
+        entries
+            .flatten()
+            .map(|entry| entry.path())
+            .find(is_upstream)
+            .with_context(|| format!("apt-get downloaded no archive of {package}"))
     }
 
     /// Reads the package lists anew.
@@ -198,14 +251,15 @@ fn downloaded(directory: &Path, package: &str, version: &str) -> Result<Option<P
     }))
 }
 
-fn lists_are_old(lists: &Path) -> bool {
+/// `kind`: how the names of the lists' files end.
+fn lists_are_old(lists: &Path, kind: &str) -> bool {
     const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
     let Ok(entries) = std::fs::read_dir(lists) else {
         return true;
     };
     !entries.flatten().any(|entry| {
         let name = entry.file_name();
-        let is_list = name.to_string_lossy().contains("_Packages");
+        let is_list = name.to_string_lossy().contains(kind);
         // The list keeps the archive's date; the change time is when it was written here.
         is_list
             && entry.metadata().is_ok_and(|meta| {
@@ -217,8 +271,15 @@ fn lists_are_old(lists: &Path) -> bool {
     })
 }
 
-/// Address and key of the archive that carries this system's own release, from its sources.
-fn archive_of_system() -> Result<(String, String)> {
+/// The archive that carries this system's own release.
+struct Archive {
+    address: String,
+    key: String,
+    codename: String,
+}
+
+/// From the system's apt sources.
+fn archive_of_system() -> Result<Archive> {
     let release = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
     let codename = release
         .lines()
@@ -235,6 +296,11 @@ fn archive_of_system() -> Result<(String, String)> {
         .filter_map(|text| archive_in(&text, &codename))
         .next()
         .with_context(|| format!("no apt source of this system carries {codename}"))
+        .map(|(address, key)| Archive {
+            address,
+            key,
+            codename: codename.clone(),
+        })
 }
 
 /// Looks for `suite` in one sources file, of either format.

@@ -131,22 +131,31 @@ fn aio_2015(top: &Path, kernel: &str) -> Result<()> {
     let rows = measure(top, kernel, "bench-aio", |guest| guest.one_thread = true)?;
     println!("idle AIO contexts of a process, {kernel}, ms, medians");
     println!(
-        "{:>8} {:>12} {:>12} {:>12} {:>12} {:>10}",
-        "", "one by one", "own clock", "projected", "together", "projected"
+        "{:>8} {:>12} {:>12} {:>10} {:>10} {:>10} {:>12} {:>10}",
+        "", "one by one", "own clock", "longest", "projected", "together", "together", "projected"
     );
     println!(
-        "{:>8} {:>12} {:>12} {:>12} {:>12} {:>10}",
-        "contexts", "(io_destroy)", "of the load", "together", "(exit)", "is off by"
+        "{:>8} {:>12} {:>12} {:>10} {:>10} {:>10} {:>12} {:>10}",
+        "contexts",
+        "(io_destroy)",
+        "of the load",
+        "context",
+        "together",
+        "(exit)",
+        "(busy exit)",
+        "is off by"
     );
     for row in rows {
         let ms = |name: &str| number(&row, name) / 1e6;
         println!(
-            "{:>8} {:>12.1} {:>12.1} {:>12.1} {:>12.1} {:>8.0} %",
+            "{:>8} {:>12.1} {:>12.1} {:>10.1} {:>10.1} {:>10.1} {:>12.1} {:>8.0} %",
             number(&row, "contexts"),
             ms("serial_ns"),
             ms("serial_clock_ns"),
+            ms("serial_longest_ns"),
             ms("projected_ns"),
             ms("parallel_ns"),
+            ms("parallel_any_ns"),
             (ms("projected_ns") / ms("parallel_ns") - 1.0) * 100.0
         );
     }

@@ -282,13 +282,23 @@ fn guest(
     Ok(())
 }
 
-/// Programs of this machine that a set's tests run.
+/// Programs of this machine that the tests of a set run: a real load, and what makes a file system for it.
 fn programs_of(set: &str) -> Result<Vec<PathBuf>> {
-    if set != PATCHING {
-        return Ok(Vec::new());
+    let (packages, programs): (&[&str], &[&str]) = match set {
+        PATCHING => (&["fio"], &["/usr/bin/fio"]),
+        FULL => (&["e2fsprogs", "strace"], &["/usr/sbin/mke2fs", "/usr/bin/strace"]),
+        _ => return Ok(Vec::new()),
+    };
+    apt::ensure_installed(packages)?;
+    let mut programs: Vec<PathBuf> = programs.iter().map(PathBuf::from).collect();
+    if set == FULL {
+        // Without them their one test fails, and not all others.
+        match vm::libaio::provide(&paths::cache()?) {
+            Ok(of_libaio) => programs.extend(of_libaio),
+            Err(error) => progress(format!("no test programs of libaio: {error:#}")),
+        }
     }
-    apt::ensure_installed(&["fio"])?;
-    Ok(vec![PathBuf::from("/usr/bin/fio")])
+    Ok(programs)
 }
 
 /// Held while a guest's kernel is fetched and its modules are built.

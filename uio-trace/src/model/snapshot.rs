@@ -443,7 +443,8 @@ pub struct AioDrain {
     pub overlap: f64,
     /// Serial, parallel or single.
     pub verdict: DrainVerdict,
-    /// What draining together would take: the longest context.
+    /// What draining together would take. Serial: one typical pair of grace periods, and what single contexts have besides of
+    /// references and requests in flight (`model::aio::together`); else, and where phases are not known, the longest context.
     pub projected_parallel_ns: u64,
     /// Index in `detail` of the critical context: the last to be drained (parallel) or the longest (serial).
     pub critical: usize,

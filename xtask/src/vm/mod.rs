@@ -5,6 +5,7 @@ mod converted_uio;
 mod cpio;
 pub mod initramfs;
 pub mod kernels;
+pub mod libaio;
 mod modules;
 mod programs;
 pub mod qemu;
@@ -40,6 +41,9 @@ pub struct VmArgs {
     /// Let the guest's clock count instructions (one processor).
     #[arg(long)]
     icount: bool,
+    /// All processors in one thread of the emulator (docs/testing.md says what for).
+    #[arg(long, conflicts_with = "icount")]
+    one_thread: bool,
     /// A shell on this terminal.
     #[arg(long, conflicts_with = "command")]
     shell: bool,
@@ -87,6 +91,7 @@ pub fn main(arguments: &VmArgs) -> Result<()> {
     guest.smp = arguments.smp;
     guest.memory = arguments.mem;
     guest.icount = arguments.icount;
+    guest.one_thread = arguments.one_thread;
     guest.kvm &= !arguments.icount;
     guest.verbose = true;
     guest.append = arguments.append.clone();

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::run_quiet;
 
 /// Modules wanted in guests. One that a kernel has built in, or does not have, is left out.
-pub const WANTED: [&str; 17] = [
+pub const WANTED: [&str; 19] = [
     "uio",
     "uio_pci_generic",
     "target_core_mod",
@@ -23,6 +23,8 @@ pub const WANTED: [&str; 17] = [
     "sd_mod",
     "dm_mod",
     "dm_delay",
+    "ext4",
+    "crc32c_generic",
     "bfq",
     "kyber_iosched",
     "mq_deadline",

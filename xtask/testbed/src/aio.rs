@@ -21,6 +21,10 @@ pub struct Options {
     /// A child process exits with them.
     #[arg(long, conflicts_with = "destroy", required_unless_present_any = ["destroy", "hold"])]
     pub exit: bool,
+    /// The child exits when a grace period has just ended, and the parent sleeps meanwhile, so that no processor is busy; the
+    /// parent's clock then has its wake in it.
+    #[arg(long, requires = "exit")]
+    pub calm: bool,
     /// Wait with them to be killed.
     #[arg(long, conflicts_with_all = ["destroy", "exit"])]
     pub hold: bool,
@@ -71,7 +75,7 @@ const READ: u16 = 0;
 const BLOCK: usize = 4096;
 
 /// Contexts with their reads; the buffers must outlive the reads.
-struct Contexts {
+pub struct Contexts {
     ids: Vec<u64>,
     /// When the last read of each was submitted, ns.
     submitted_ns: Vec<u64>,
@@ -80,8 +84,13 @@ struct Contexts {
 }
 
 impl Contexts {
+    /// As io_setup(2) gave them.
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
     /// Submits the reads of the context with this index.
-    fn submit(&mut self, index: usize, reads: usize) -> Result<()> {
+    pub fn submit(&mut self, index: usize, reads: usize) -> Result<()> {
         let id = *self.ids.get(index).context("no such context")?;
         if let Some(file) = &self.file {
             for number in 0..reads {
@@ -94,16 +103,16 @@ impl Contexts {
 }
 
 fn set_up(options: &Options) -> Result<Contexts> {
-    let mut contexts = make(options)?;
+    let mut contexts = make(options.contexts, options.in_flight, options.file.as_deref())?;
     for index in 0..options.contexts {
         contexts.submit(index, options.in_flight)?;
     }
     Ok(contexts)
 }
 
-/// Contexts without reads.
-fn make(options: &Options) -> Result<Contexts> {
-    let file = match &options.file {
+/// Contexts without reads, each with room for so many, of this file.
+pub fn make(count: usize, reads: usize, file: Option<&str>) -> Result<Contexts> {
+    let file = match file {
         Some(path) => Some(
             std::fs::OpenOptions::new()
                 .read(true)
@@ -119,9 +128,9 @@ fn make(options: &Options) -> Result<Contexts> {
         buffers: Vec::new(),
         file,
     };
-    for _ in 0..options.contexts {
+    for _ in 0..count {
         let mut id: u64 = 0;
-        let events = options.in_flight.max(1);
+        let events = reads.max(1);
         // SAFETY: io_setup writes the new context's id to `id`, which must be zero before.
         if unsafe { libc::syscall(libc::SYS_io_setup, events, &mut id) } != 0 {
             bail!("io_setup: {}", std::io::Error::last_os_error());
@@ -283,9 +292,10 @@ fn exit_of_child(options: &Options, mappings: usize) -> Result<Exit> {
     words.word(GO).store(1, Ordering::Release);
     // Asked again and again rather than waited for: a sleeping parent would add the time of its own waking.
     let mut status = 0;
+    let flags = if options.calm { 0 } else { libc::WNOHANG };
     let ended = loop {
         // SAFETY: `status` is a valid place for the result.
-        let ended = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
+        let ended = unsafe { libc::waitpid(child, &mut status, flags) };
         if ended != 0 {
             break ended;
         }
@@ -319,26 +329,45 @@ fn exit_with_contexts(options: &Options, rings: (&OwnedFd, usize), words: &Share
     while words.word(GO).load(Ordering::Acquire) == 0 {
         std::hint::spin_loop();
     }
+    if options.calm {
+        wait_for_grace_periods();
+    }
     words.word(EXITS_AT).store(monotonic_ns(), Ordering::Release);
     // SAFETY: ends the process at once, without destructors that would free the buffers of reads in flight.
     unsafe { libc::_exit(0) }
 }
 
+/// io_destroy(2): returns when the context's reads are done.
+pub fn destroy(id: u64) -> Result<()> {
+    // SAFETY: plain integers. The kernel refuses what is no context of this process; the buffers of its reads are their owner's
+    // to keep, who outlives the call.
+    if unsafe { libc::syscall(libc::SYS_io_destroy, id) } != 0 {
+        bail!("io_destroy: {}", std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Waits for grace periods, until what other processes have left to RCU is done: membarrier(2) with this command is
+/// synchronize_rcu (kernel/sched/membarrier.c).
+fn wait_for_grace_periods() {
+    const GLOBAL: libc::c_long = 1;
+    for _ in 0..4 {
+        // SAFETY: integers only.
+        unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    }
+}
+
 fn by_destroy(options: &Options) -> Result<Value> {
     // Reads are submitted just before their context is destroyed: all are in flight then.
-    let mut contexts = make(options)?;
+    let mut contexts = make(options.contexts, options.in_flight, options.file.as_deref())?;
     let mut times = Vec::with_capacity(contexts.ids.len());
     let start = monotonic_ns();
     for index in 0..options.contexts {
         contexts.submit(index, options.in_flight)?;
         let id = contexts.ids[index];
         let before = monotonic_ns();
-        // SAFETY: the context belongs to this process; buffers of its reads live until all are destroyed.
-        let result = unsafe { libc::syscall(libc::SYS_io_destroy, id) };
+        destroy(id)?;
         times.push(monotonic_ns() - before);
-        if result != 0 {
-            bail!("io_destroy: {}", std::io::Error::last_os_error());
-        }
     }
     let wall = monotonic_ns() - start;
     Ok(json!({

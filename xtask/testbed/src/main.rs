@@ -2,6 +2,7 @@
 //! measures itself, or the runner that compares what uio-trace says with those measures.
 
 mod aio;
+mod aio_threads;
 mod bench;
 mod bench_aio;
 mod bench_what_if;
@@ -45,6 +46,8 @@ enum Role {
     UioMix(uio_mix::Options),
     /// AIO contexts torn down by exit or one by one; one JSON line with own measures.
     Aio(aio::Options),
+    /// AIO contexts destroyed by several threads at a time.
+    AioThreads(aio_threads::Options),
     /// Processes without AIO that come and go.
     NoaioExit {
         /// How many.
@@ -116,6 +119,7 @@ fn set_name(role: &Role) -> Result<()> {
         Role::Aio(options) if options.destroy => c"aio-destroyer",
         Role::Aio(options) if options.hold => c"aio-holder",
         Role::Aio(_) => c"aio-exiter",
+        Role::AioThreads(_) => c"aio-threads",
         Role::AioStorm(_) => c"aio-storm",
         Role::CgroupCycle { .. } => c"cgroup-cycler",
         Role::IouringClose { .. } => c"iouring-closer",
@@ -133,6 +137,7 @@ fn run(role: Role) -> Result<ExitCode> {
         Role::UioWrite(options) => println!("{}", uio_write::run(&options)?),
         Role::UioMix(options) => println!("{}", uio_mix::run(&options)?),
         Role::Aio(options) => println!("{}", aio::run(&options)?),
+        Role::AioThreads(options) => println!("{}", aio_threads::run(&options)?),
         Role::NoaioExit { count } => println!("{}", refs::exit_without_aio(count)?),
         Role::AioStorm(options) => println!("{}", storm::run(&options)?),
         Role::CgroupCycle { count, cpu } => println!("{}", refs::cgroup_cycle(count, cpu)?),

@@ -1,5 +1,5 @@
-//! A device-mapper device over another one that can be suspended: what is read from it then waits until it is resumed, as behind
-//! a multipath device that queues. By ioctls (linux/dm-ioctl.h), since guests have no dmsetup.
+//! A device-mapper device over another one: one that can be suspended, so that what is read from it waits until it is resumed, as
+//! behind a multipath device that queues; or one that answers late. By ioctls (linux/dm-ioctl.h), since guests have no dmsetup.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -61,6 +61,17 @@ pub struct Mapped {
 impl Mapped {
     /// Maps the first `sectors` of `device`.
     pub fn new(name: &'static str, device: &str, sectors: u64) -> Result<Mapped> {
+        Mapped::of(name, ("linear", &format!("{device} 0")), sectors)
+    }
+
+    /// The first `sectors` of `device`, whose reads are answered `delay_ms` later (Documentation/admin-guide/device-mapper/delay.rst:
+    /// device, offset and delay of reads, then of writes).
+    pub fn delayed(name: &'static str, device: &str, sectors: u64, delay_ms: u64) -> Result<Mapped> {
+        let parameters = format!("{device} 0 {delay_ms} {device} 0 0");
+        Mapped::of(name, ("delay", &parameters), sectors)
+    }
+
+    fn of(name: &'static str, (kind, parameters): (&str, &str), sectors: u64) -> Result<Mapped> {
         let control = File::options()
             .read(true)
             .write(true)
@@ -74,8 +85,7 @@ impl Mapped {
         let made = mapped.request(DEV_CREATE, 0, None)?;
         // Low byte and bits 20 to 31 of the old encoding.
         mapped.minor = (made.header.dev & 0xff) | ((made.header.dev >> 12) & !0xff);
-        let target = (sectors, format!("{device} 0"));
-        mapped.request(TABLE_LOAD, 0, Some(&target))?;
+        mapped.request(TABLE_LOAD, 0, Some((sectors, kind, parameters)))?;
         mapped.resume()?;
         Ok(mapped)
     }
@@ -96,14 +106,14 @@ impl Mapped {
         self.request(DEV_SUSPEND, 0, None).map(drop)
     }
 
-    fn request(&self, number: u64, flags: u32, linear: Option<&(u64, String)>) -> Result<Request> {
+    fn request(&self, number: u64, flags: u32, table: Option<(u64, &str, &str)>) -> Result<Request> {
         let size = u32::try_from(size_of::<Request>())?;
         let mut request = Request {
             header: Header {
                 version: [4, 0, 0],
                 data_size: size,
                 data_start: u32::try_from(size_of::<Header>())?,
-                target_count: u32::from(linear.is_some()),
+                target_count: u32::from(table.is_some()),
                 open_count: 0,
                 flags,
                 event_nr: 0,
@@ -123,9 +133,9 @@ impl Mapped {
             },
         };
         copy(&mut request.header.name, self.name);
-        if let Some((sectors, parameters)) = linear {
-            request.target.length = *sectors;
-            copy(&mut request.target.kind, "linear");
+        if let Some((sectors, kind, parameters)) = table {
+            request.target.length = sectors;
+            copy(&mut request.target.kind, kind);
             copy(&mut request.target.parameters, parameters);
         }
         // _IOWR(0xfd, number, struct dm_ioctl)

@@ -50,7 +50,7 @@ pub fn cgroup_cycle(count: u32, cpu: Option<usize>) -> Result<Value> {
         let text = std::fs::read_to_string(root.join("cgroup.stat")).unwrap_or_default();
         text.lines().any(|line| line == "nr_dying_descendants 0")
     };
-    wait_until("removed cgroups to go", Duration::from_secs(30), dying)?;
+    wait_until("removed cgroups to go", Duration::from_secs(120), dying)?;
     Ok(json!({ "workload": "cgroup-cycle", "count": count }))
 }
 

@@ -77,6 +77,8 @@ pub struct Context {
     pub found_switched: bool,
     /// Requests in flight when the grace period of `reqs` ended; [`UNKNOWN_COUNT`]: not counted.
     in_flight: u32,
+    /// References to `users` when its grace period ended: 0: not counted, 1: none, 2: some.
+    users_held: u8,
     /// Its last request's file: place in the drain's list, from 1; 0: not known, or there was no request.
     pub file: u8,
     /// One of its events was lost.
@@ -101,6 +103,7 @@ impl Context {
             call_end: none,
             found_switched: false,
             in_flight: UNKNOWN_COUNT,
+            users_held: 0,
             file: 0,
             uncertain: false,
         }
@@ -113,6 +116,20 @@ impl Context {
         } else {
             self.users_switched.set(ts_ns);
         }
+    }
+
+    /// How many references the end of the grace period of `users` has found.
+    pub fn set_users_held(&mut self, references: Option<u64>) {
+        self.users_held = match references {
+            None => 0,
+            Some(0) => 1,
+            Some(_) => 2,
+        };
+    }
+
+    /// Whether system calls held references when the grace period of `users` ended, where they were counted.
+    pub fn users_held(&self) -> Option<bool> {
+        (self.users_held != 0).then_some(self.users_held == 2)
     }
 
     /// How many requests the end of the grace period of `reqs` has found.

@@ -1,6 +1,7 @@
 //! A drain, open and ended: contexts one waiter waits for, how they overlapped, and what that means.
 
 use super::context::{Context, Stage};
+use super::together::together_ns;
 use crate::event::{KernelPtr, MonotonicNs, RequestFile, Task};
 use crate::model::limits::{
     DESTROY_GAP_FRACTION, DESTROY_GAP_MAX_NS, DESTROY_GAP_MIN_NS, MAX_DRAIN_DETAIL, MAX_DRAIN_FILES,
@@ -212,6 +213,10 @@ impl FinishedDrain {
             ..
         } = open;
         let figures = Overlap::of(&contexts);
+        let projected = match figures.verdict {
+            DrainVerdict::Serial => together_ns(&contexts).unwrap_or(figures.longest_ns),
+            DrainVerdict::Parallel | DrainVerdict::Single => figures.longest_ns,
+        };
         let critical = match figures.verdict {
             DrainVerdict::Parallel => position_of_max(&contexts, Context::end_ns),
             DrainVerdict::Serial | DrainVerdict::Single => position_of_max(&contexts, Context::total_ns),
@@ -245,7 +250,7 @@ impl FinishedDrain {
             sum_ns: figures.sum_ns,
             overlap: figures.overlap,
             verdict: figures.verdict,
-            projected_parallel_ns: figures.longest_ns,
+            projected_parallel_ns: projected,
             critical: kept_critical,
             phases_ns,
             in_flight,

@@ -13,6 +13,7 @@ pub mod context;
 mod destroy;
 pub mod drain;
 mod finish;
+mod together;
 
 use super::limits::{MAX_OPEN_CONTEXTS, MAX_OPEN_THREADS};
 use super::snapshot::{DrainCause, InProgress};
@@ -313,6 +314,8 @@ impl Aio {
             context.switched(is_reqs, ts_ns);
             if is_reqs {
                 context.set_in_flight(references);
+            } else {
+                context.set_users_held(references);
             }
         }
     }

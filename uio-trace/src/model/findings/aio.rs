@@ -22,14 +22,36 @@ pub const DOMINANT_SHARE: f64 = 0.5;
 struct Group<'a> {
     drains: u64,
     contexts: u64,
+    /// Begin and end of each, and its part: together, for serial ones; the phase, for slow ones. ns.
+    spans: Vec<(u64, u64, u64)>,
+    /// Time in which at least one was under way: several threads may have one each at the same time.
     wall_ns: u64,
-    /// Together, for serial ones; the phase, for slow ones.
+    /// The parts added up; of those that overlap the longest.
     part_ns: u64,
     longest_ns: u64,
     /// Of the longest: the file of its last request.
     file: Option<&'a RequestFile>,
     /// Requests in flight when their grace periods ended.
     requests: Option<u64>,
+}
+
+impl Group<'_> {
+    /// Adds up what does not overlap.
+    fn add_up(&mut self) {
+        self.spans.sort_unstable();
+        let (mut covered_to, mut part) = (0, 0);
+        for (begin, end, of_drain) in &self.spans {
+            if *begin >= covered_to {
+                self.part_ns = self.part_ns.saturating_add(part);
+                part = 0;
+            }
+            let new = end.saturating_sub(covered_to.max(*begin));
+            self.wall_ns = self.wall_ns.saturating_add(new);
+            covered_to = covered_to.max(*end);
+            part = part.max(*of_drain);
+        }
+        self.part_ns = self.part_ns.saturating_add(part);
+    }
 }
 
 /// Kinds of findings, by their id.
@@ -71,15 +93,16 @@ pub(super) fn diagnose(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
         let g = groups.entry((id, drain.tgid, &drain.comm, exit)).or_default();
         g.drains += 1;
         g.contexts += drain.contexts;
-        g.wall_ns = g.wall_ns.saturating_add(drain.wall_ns);
-        g.part_ns = g.part_ns.saturating_add(part_ns);
+        let end = drain.start_ns.saturating_add(drain.wall_ns);
+        g.spans.push((drain.start_ns, end, part_ns));
         if drain.wall_ns >= g.longest_ns {
             g.longest_ns = drain.wall_ns;
             g.requests = drain.in_flight.filter(|_| g.drains == 1);
             g.file = drain.last_request.as_ref();
         }
     }
-    for ((id, tgid, comm, exit), group) in groups {
+    for ((id, tgid, comm, exit), mut group) in groups {
+        group.add_up();
         let subject = format!("{comm} ({tgid})");
         let f = if id == "aio_serial_destroy" {
             serial(snapshot, &group, subject, exit)

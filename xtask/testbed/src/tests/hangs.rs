@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::disks::SlowDisk;
 use super::{Guest, same};
 use crate::clock::wait_until;
 use crate::kernel_modules;
@@ -18,12 +19,12 @@ const CONTEXTS: u64 = 2;
 const READS: u64 = 3;
 
 /// A block device whose reads are answered at once, and one over it that can be suspended.
-struct Storage {
+pub(super) struct Storage {
     mapped: Option<Mapped>,
 }
 
 impl Storage {
-    fn new() -> Result<Storage> {
+    pub(super) fn new() -> Result<Storage> {
         if kernel_modules::is_loaded("null_blk") {
             kernel_modules::unload("null_blk")?;
         }
@@ -33,7 +34,7 @@ impl Storage {
         Ok(Storage { mapped: Some(mapped) })
     }
 
-    fn mapped(&self) -> Result<&Mapped> {
+    pub(super) fn mapped(&self) -> Result<&Mapped> {
         self.mapped.as_ref().context("no mapped device")
     }
 }
@@ -81,11 +82,11 @@ impl Hanging {
     }
 }
 
-fn row_of(record: &Value, pid: u64) -> bool {
+pub(super) fn row_of(record: &Value, pid: u64) -> bool {
     record["type"] == "in_progress" && record["tgid"].as_u64() == Some(pid)
 }
 
-fn stack_has(record: &Value, function: &str) -> bool {
+pub(super) fn stack_has(record: &Value, function: &str) -> bool {
     record["stack"]
         .as_array()
         .is_some_and(|stack| stack.iter().any(|frame| frame.as_str() == Some(function)))
@@ -102,7 +103,7 @@ fn direct_on(record: &Value, storage: &Storage) -> bool {
 }
 
 /// In the last interval that is complete there is no row of this process.
-fn gone(records: &Records, pid: u64) -> bool {
+pub(super) fn gone(records: &Records, pid: u64) -> bool {
     let all = records.all();
     let begin = all.iter().rposition(|record| record["type"] == "interval");
     let complete = all.last().is_some_and(|record| record["type"] == "loss");
@@ -172,41 +173,6 @@ pub fn exit_aio_after(_: &Guest) -> Result<String> {
     tool.wait_until("no row any more", LIMIT, |records| gone(records, pid))?;
     tool.finish()?;
     Ok("named by its stack".to_owned())
-}
-
-/// A SCSI disk in memory whose commands can be made to take long while it is in use.
-struct SlowDisk;
-
-impl SlowDisk {
-    const NAME: &str = "sda";
-
-    fn new() -> Result<SlowDisk> {
-        kernel_modules::load("sd_mod")?;
-        kernel_modules::load("scsi_debug delay=0 dev_size_mb=8")?;
-        let disk = SlowDisk;
-        let timeout = format!("/sys/block/{}/device/timeout", SlowDisk::NAME);
-        // Found by a scan that goes on after loading; the first reads come from looking for partitions.
-        let scheduler = format!("/sys/block/{}/queue/scheduler", SlowDisk::NAME);
-        wait_until("the SCSI disk", LIMIT, || {
-            std::path::Path::new(&scheduler).exists()
-        })?;
-        // Seconds after which SCSI gives a command up: not while a test waits for it.
-        std::fs::write(&timeout, "300").with_context(|| format!("cannot set {timeout}"))?;
-        Ok(disk)
-    }
-
-    fn set_delay(&self, jiffies: u32) -> Result<()> {
-        // Refused while commands are under way.
-        wait_until("scsi_debug to take its delay", LIMIT, || {
-            std::fs::write("/sys/bus/pseudo/drivers/scsi_debug/delay", jiffies.to_string()).is_ok()
-        })
-    }
-}
-
-impl Drop for SlowDisk {
-    fn drop(&mut self) {
-        let _ = kernel_modules::unload("scsi_debug");
-    }
 }
 
 /// A queue that is to be frozen while it has a request for some seconds; the tool runs before, or comes after.

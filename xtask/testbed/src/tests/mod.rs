@@ -7,10 +7,13 @@ mod check;
 mod conduct;
 mod converted;
 mod cost;
+mod disks;
 mod filters;
 mod hangs;
 mod in_flight;
+mod libaio;
 mod mixed;
+mod overlap;
 mod programs;
 mod refs;
 mod reload;
@@ -184,10 +187,17 @@ fn cases() -> Vec<Case> {
         full("aio_exit_64", |guest| aio::by_exit(guest, 64)).timed(),
         smoke("aio_destroy_4", |guest| aio::by_destroy(guest, 4)).timed(),
         full("aio_destroy_64", |guest| aio::by_destroy(guest, 64)).timed(),
+        patching("aio_projected_64", |guest| aio::projected(guest, 64)).timed(),
         full("aio_exit_with_io_in_flight", aio::io_in_flight).timed(),
         full("aio_exit_512", |guest| aio::by_exit(guest, 512)).timed(),
         full("aio_in_flight", in_flight::by_exit_and_destroy).timed(),
+        full("aio_in_flight_on_dm_delay", in_flight::dm_delay).timed(),
+        full("aio_in_flight_on_scsi_debug", in_flight::scsi_debug).timed(),
+        full("aio_in_flight_in_a_file", in_flight::file_on_ext4),
         full("aio_rcu_expedited", in_flight::expedited).timed(),
+        full("aio_two_threads_destroy", overlap::two_threads).timed(),
+        patching("aio_killed_in_io_destroy", overlap::killed_in_io_destroy),
+        full("libaio_programs", libaio::programs_of_its_tests),
         full("aio_process_without_contexts", aio::without_contexts),
         smoke("filter_comm", filters::by_name),
         smoke("filter_cgroup", filters::by_cgroup),
@@ -229,6 +239,7 @@ fn cases() -> Vec<Case> {
         patching("program_fio_processes", programs::fio_processes),
         patching("program_fio_threads", programs::fio_threads),
         patching("program_fio_interrupted", programs::fio_interrupted),
+        patching("program_fio_killed", programs::fio_killed),
         patching("exec_fio", programs::exec_fio),
         patching("sigint_prints", |_| conduct::prints_after(libc::SIGINT)),
         patching("sigterm_prints", |_| conduct::prints_after(libc::SIGTERM)),

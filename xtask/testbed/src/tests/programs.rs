@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::aio::phases;
+use super::disks::Disk;
 use super::{Guest, LIMIT, same, shortened};
 use crate::clock::wait_until;
-use crate::kernel_modules;
 use crate::tool::{PROGRAM, Records, Tool};
 
 /// The harness copies it from the machine it runs on.
@@ -21,32 +21,11 @@ const JOBS: usize = 4;
 /// Each read of the disk, ns.
 const READ_NS: u64 = 2_000_000;
 
-/// null_blk for as long as this lives.
-struct Disk;
-
-impl Disk {
-    fn new() -> Result<Disk> {
-        if kernel_modules::is_loaded("null_blk") {
-            kernel_modules::unload("null_blk")?;
-        }
-        kernel_modules::load(&format!(
-            "null_blk nr_devices=1 queue_mode=2 irqmode=2 hw_queue_depth=128 completion_nsec={READ_NS}"
-        ))?;
-        Ok(Disk)
-    }
-
-    /// Reads completed so far.
-    fn reads() -> u64 {
-        let stat = std::fs::read_to_string("/sys/block/nullb0/stat").unwrap_or_default();
-        let first = stat.split_whitespace().next();
-        first.and_then(|reads| reads.parse().ok()).unwrap_or(0)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = kernel_modules::unload("null_blk");
-    }
+/// Reads the disk has completed so far.
+fn reads() -> u64 {
+    let stat = std::fs::read_to_string("/sys/block/nullb0/stat").unwrap_or_default();
+    let first = stat.split_whitespace().next();
+    first.and_then(|reads| reads.parse().ok()).unwrap_or(0)
 }
 
 /// The kernel's own count of fio's io_destroy(2) calls, in an instance of tracefs.
@@ -187,7 +166,7 @@ fn nothing_left(records: &Records) -> Result<()> {
 
 /// Jobs that are processes.
 pub fn fio_processes(_: &Guest) -> Result<String> {
-    let _disk = Disk::new()?;
+    let _disk = Disk::null_blk(READ_NS)?;
     let destroyed = Destroyed::count()?;
     let tool = Tool::start(&[])?;
     let status = start(2, false)?.wait().context("cannot wait for fio")?;
@@ -199,7 +178,7 @@ pub fn fio_processes(_: &Guest) -> Result<String> {
 
 /// Jobs that are threads of one process.
 pub fn fio_threads(_: &Guest) -> Result<String> {
-    let _disk = Disk::new()?;
+    let _disk = Disk::null_blk(READ_NS)?;
     let destroyed = Destroyed::count()?;
     let tool = Tool::start(&[])?;
     let mut fio = start(2, true)?;
@@ -214,16 +193,16 @@ pub fn fio_threads(_: &Guest) -> Result<String> {
 
 /// fio interrupted by Ctrl-C in the middle, with requests in flight.
 pub fn fio_interrupted(_: &Guest) -> Result<String> {
-    let _disk = Disk::new()?;
+    let _disk = Disk::null_blk(READ_NS)?;
     let destroyed = Destroyed::count()?;
     let tool = Tool::start(&[])?;
     let mut fio = start(600, false)?;
-    let reads = wait_until("reads of fio's", LIMIT, || Disk::reads() > 200);
+    let read = wait_until("reads of fio's", LIMIT, || reads() > 200);
     let pid = i32::try_from(fio.id())?;
     // SAFETY: plain integers; fio has not been waited for.
     unsafe { libc::kill(pid, libc::SIGINT) };
     let status = fio.wait().context("cannot wait for fio")?;
-    reads?;
+    read?;
     let records = tool.finish()?;
     Ok(format!(
         "interrupted ({status}), {}",
@@ -231,10 +210,42 @@ pub fn fio_interrupted(_: &Guest) -> Result<String> {
     ))
 }
 
+/// Processes that a process's main thread has forked.
+fn children(pid: u32) -> Vec<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+/// fio's jobs killed in the middle: none of them destroys its context, the kernel drains at their exits.
+pub fn fio_killed(_: &Guest) -> Result<String> {
+    let _disk = Disk::null_blk(READ_NS)?;
+    let destroyed = Destroyed::count()?;
+    let tool = Tool::start(&[])?;
+    let mut fio = start(600, false)?;
+    let pid = fio.id();
+    let read = wait_until("reads of fio's", LIMIT, || {
+        reads() > 200 && children(pid).len() == JOBS
+    });
+    for job in children(pid) {
+        // SAFETY: plain integers; the processes are fio's, which has not ended.
+        unsafe { libc::kill(job, libc::SIGKILL) };
+    }
+    let status = fio.wait().context("cannot wait for fio")?;
+    read?;
+    same("contexts that fio destroyed", destroyed.by_fio()?, 0)?;
+    let records = tool.finish()?;
+    Ok(format!(
+        "killed ({status}), {}",
+        compare(&records, &destroyed, JOBS)?
+    ))
+}
+
 /// `exec -- fio`: its report has the drains of fio's forked jobs, and its status is fio's.
 pub fn exec_fio(_: &Guest) -> Result<String> {
     const DUMP: &str = "/tmp/exec-fio.ndjson";
-    let _disk = Disk::new()?;
+    let _disk = Disk::null_blk(READ_NS)?;
     let destroyed = Destroyed::count()?;
     let run = |arguments: &[String]| {
         let mut tool = Command::new(PROGRAM)
