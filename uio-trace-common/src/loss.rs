@@ -44,6 +44,13 @@ pub const DROP_BLOCKERS_FULL: u32 = 17;
 /// (kernel/events/core.c, bpf_overflow_handler: bpf_prog_active), or the event was throttled. Known from the perf events' own
 /// counts; the BPF side cannot count what it does not see.
 pub const DROP_BREAKPOINT_MISSED: u32 = 18;
+/// Entries of UIO operations whose program the kernel did not run: another BPF program was running on that CPU, or somebody's
+/// system call on a BPF map was under way there (kernel/trace/bpf_trace.c, trace_call_bpf: bpf_prog_active). Known from the
+/// programs' own counts (`recursion_misses`, since 5.12). A return that is seen nevertheless counts as
+/// [`DROP_EXIT_WITHOUT_ENTRY`], too.
+pub const DROP_ENTRY_MISSED: u32 = 19;
+/// The same of kprobes and fentry programs elsewhere: kills, contexts, exits.
+pub const DROP_PROGRAM_MISSED: u32 = 20;
 /// Number of counters.
 pub const COUNTERS: u32 = 32;
 
@@ -69,15 +76,19 @@ pub const fn name(index: u32) -> &'static str {
         REF_SWITCH_RUNS => "ref_switch_runs",
         DROP_BLOCKERS_FULL => "blockers_full",
         DROP_BREAKPOINT_MISSED => "breakpoint_missed",
+        DROP_ENTRY_MISSED => "entry_missed",
+        DROP_PROGRAM_MISSED => "program_missed",
         _ => "reserved",
     }
 }
 
 /// The counters that mean a loss, in display order.
-pub const DROPS: [u32; 10] = [
+pub const DROPS: [u32; 12] = [
     DROP_LIFECYCLE_RING,
     DROP_BREAKPOINT_MISSED,
+    DROP_PROGRAM_MISSED,
     DROP_SLOW_RING,
+    DROP_ENTRY_MISSED,
     DROP_INFLIGHT_COLLISION,
     DROP_EXIT_MISSED,
     DROP_EXIT_WITHOUT_ENTRY,

@@ -2,16 +2,16 @@
 //! guest's clock counts instructions, so those figures do not depend on the machine and repeat to a fraction of a per
 //! cent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::paths;
 use crate::process::{cargo, describe, progress, run};
 use crate::vm::{self, Guest, Job, kernels};
+use crate::{apt, paths};
 
 /// Cases of the kernel's history, measured anew.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -22,6 +22,9 @@ enum Case {
     /// What is projected without info_lock, and what a uio without it does.
     #[value(name = "what-if")]
     WhatIf,
+    /// fio on tcm_loop and TCMU: "uio: Replace mutex info_lock with percpu_ref".
+    #[value(name = "uio-2022")]
+    Uio2022,
 }
 
 /// Arguments of `cargo xtask bench`.
@@ -47,6 +50,7 @@ pub fn main(arguments: &BenchArgs) -> Result<()> {
     match arguments.case {
         Some(Case::Aio2015) => return aio_2015(&top, &arguments.kernel),
         Some(Case::WhatIf) => return what_if(&top, &arguments.kernel),
+        Some(Case::Uio2022) => return uio_2022(&top, &arguments.kernel),
         None => {}
     }
     if !arguments.guest {
@@ -69,13 +73,20 @@ pub fn main(arguments: &BenchArgs) -> Result<()> {
     instructions(&top, &arguments.kernel)
 }
 
-/// Boots a guest that runs this command of the testbed; its figures.
-fn measure(top: &Path, kernel: &str, command: &str, prepare: impl FnOnce(&mut Guest)) -> Result<Vec<Value>> {
+/// Boots a guest that runs this command of the testbed, with these programs of this machine; its figures.
+fn measure_with(
+    top: &Path,
+    kernel: &str,
+    command: &str,
+    host_programs: &[&str],
+    prepare: impl FnOnce(&mut Guest),
+) -> Result<Vec<Value>> {
     let programs = vm::build_programs(top)?;
     let kernel = kernels::provide(&paths::cache()?, kernels::find(kernel)?)?;
     let job = Job {
         command: vec!["testbed".into(), command.into()],
         modules: vm::default_modules(),
+        host_programs: host_programs.iter().map(PathBuf::from).collect(),
         ..Job::default()
     };
     let mut guest = vm::prepare(&kernel, &programs, &job, command)?;
@@ -92,6 +103,10 @@ fn measure(top: &Path, kernel: &str, command: &str, prepare: impl FnOnce(&mut Gu
     }
     let rows = outcome.data().map(|line| Ok(serde_json::from_str(line)?));
     rows.collect()
+}
+
+fn measure(top: &Path, kernel: &str, command: &str, prepare: impl FnOnce(&mut Guest)) -> Result<Vec<Value>> {
+    measure_with(top, kernel, command, &[], prepare)
 }
 
 fn number(row: &Value, name: &str) -> f64 {
@@ -198,4 +213,83 @@ fn what_if(top: &Path, kernel: &str) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The load of 2022 with info_lock and without it, and what the tool says of both.
+fn uio_2022(top: &Path, kernel: &str) -> Result<()> {
+    apt::ensure_installed(&["fio"])?;
+    let rows = measure_with(top, kernel, "bench-uio-2022", &["/usr/bin/fio"], |guest| {
+        guest.smp = 2
+    })?;
+    println!(
+        "fio randread, 128 KiB, 16 jobs of depth 16, on tcm_loop + TCMU (in memory), {kernel} on two processors; medians, least to most"
+    );
+    println!(
+        "{:>7} {:>10} {:>8} {:>25} {:>12} {:>7} {:>7} {:>8} {:>8}",
+        "handler", "uio", "", "MiB/s", "read, ms", "held", "waiting", "waited", "in tcmu"
+    );
+    for row in &rows {
+        for (uio, traced, name) in [
+            ("info_lock", "", "stock"),
+            ("info_lock", "traced", "stock_traced"),
+            ("percpu_ref", "", "converted"),
+            ("percpu_ref", "traced", "converted_traced"),
+        ] {
+            let runs = &row[name];
+            let bandwidth = format!(
+                "{:.0} ({:.0} to {:.0})",
+                number(runs, "bandwidth"),
+                number(runs, "least"),
+                number(runs, "most")
+            );
+            println!(
+                "{:>7} {uio:>10} {traced:>8} {bandwidth:>25} {:>12.1} {}",
+                number(row, "threads"),
+                number(runs, "latency_us") / 1e3,
+                figures(&runs["said"]),
+            );
+        }
+        let gain =
+            |with: &str, without: &str| number(&row[without], "bandwidth") / number(&row[with], "bandwidth");
+        println!(
+            "        measured without info_lock: {:.2} times, traced {:.2} times",
+            gain("stock", "converted"),
+            gain("stock_traced", "converted_traced")
+        );
+        let said = &row["stock_traced"]["said"];
+        println!("        projected: {}", projection(&said["device"]["what_if"]));
+        for finding in said["findings"].as_array().into_iter().flatten() {
+            println!("        {}", finding["text"].as_str().unwrap_or_default());
+        }
+    }
+    Ok(())
+}
+
+/// What the tool says of a run: how long the lock was held, who waited, and how long for locks of tcmu's own.
+fn figures(said: &Value) -> String {
+    let (device, write) = (&said["device"], &said["write"]);
+    if device.is_null() {
+        return String::new();
+    }
+    let share = |part: f64, of: f64| format!("{:.1} %", part / of * 100.0);
+    let held = device["utilization"]
+        .as_f64()
+        .map_or("-".to_owned(), |held| share(held, 1.0));
+    let waiting = device["mean_waiters"]
+        .as_f64()
+        .map_or("-".to_owned(), |waiting| format!("{waiting:.2}"));
+    let waited = share(number(write, "contended"), number(write, "count"));
+    let latency = number(&write["latency_ns"], "sum");
+    let in_tcmu = share(number(device, "driver_wait_ns"), latency);
+    format!("{held:>7} {waiting:>7} {waited:>8} {in_tcmu:>8}")
+}
+
+/// The gain that is projected, with its reason where there is none.
+fn projection(said: &Value) -> String {
+    let verdict = said["verdict"].as_str().unwrap_or_default();
+    let reason = said["reason"].as_str().unwrap_or_default();
+    match (said["low"].as_f64(), said["high"].as_f64()) {
+        (Some(low), Some(high)) => format!("{low:.2} to {high:.2} times ({verdict} {reason})"),
+        _ => format!("{verdict} {reason}"),
+    }
 }

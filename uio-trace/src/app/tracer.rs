@@ -20,6 +20,7 @@ use crate::{
         symbols::SymbolSource,
         sysfs::UioSysfs,
         thread_times,
+        undisturbed::Undisturbed,
         waiters::{self, Scan},
     },
     kernel::{
@@ -33,7 +34,10 @@ use crate::{
         questions::Questions,
         snapshot::{Probe, ProbeState, UioLock},
     },
-    probes::session::{Session, SessionConfig, Statistics, Wanted},
+    probes::{
+        module_btf,
+        session::{Session, SessionConfig, Statistics, Wanted},
+    },
     say::say,
 };
 use std::{
@@ -97,6 +101,8 @@ pub struct Tracer {
     stacks: Result<(), String>,
     /// /proc numbers processes as the kernel does.
     hosts_pids: bool,
+    /// The kernel may take the CPU from this thread in the middle of a system call.
+    preempts: bool,
 }
 
 /// How long the last figures wait for the scan of all tasks, which looks twice; with many thousands it takes longer.
@@ -167,8 +173,10 @@ impl Tracer {
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let now = clock::monotonic_ns();
         let symbols = SymbolSource::new(root.clone(), session.facts().symbols.clone(), now);
+        let preempts = module_btf::preempts(root, &session.facts().version).is_some();
         let mut tracer = Tracer {
             session,
+            preempts,
             lifecycle,
             slow,
             series: SeriesReader::default(),
@@ -447,8 +455,10 @@ impl Tracer {
     /// # Errors
     /// When a map cannot be read any more.
     pub fn catch_up(&mut self, mut sink: impl FnMut(Event)) -> Result<(), AppError> {
+        let undisturbed = Undisturbed::begin(self.preempts);
         // Counters first: what is counted as submitted here is in the rings by the time they are drained.
         let mut counts = counters::read(&self.session)?;
+        drop(undisturbed);
         loop {
             let (lifecycle, slow) = (self.lifecycle.drain(), self.slow.drain());
             if lifecycle.is_empty() && slow.is_empty() {
@@ -463,13 +473,15 @@ impl Tracer {
             self.tell_waiting(found);
         }
         self.look_around(true)?;
+        let undisturbed = Undisturbed::begin(self.preempts);
         let readings = self.series.read(&self.session)?;
+        let blockers = blockers::read(&self.session)?;
+        drop(undisturbed);
         // Counted into histograms: the series themselves say how many, so the hot path need not count twice.
         let aggregated = readings.iter().map(|reading| reading.count).sum();
         counts.insert(loss::name(loss::UIO_AGGREGATED).into(), aggregated);
         self.look_into_new(&readings, &mut sink);
         self.tell(EventKind::UioReading(readings));
-        let blockers = blockers::read(&self.session)?;
         let times = thread_times::of_holders(&self.root, &blockers);
         if !times.is_empty() {
             self.tell(EventKind::ThreadTimes(times));

@@ -1,4 +1,4 @@
-//! The BPF side's counters, summed over CPUs, and what it cannot count: hits of breakpoints that its programs were not run for.
+//! The BPF side's counters, summed over CPUs, and what it cannot count: hits that its programs were not run for.
 
 use crate::probes::session::{Session, SessionError};
 use aya::maps::{MapData, PerCpuArray};
@@ -29,6 +29,9 @@ pub fn read(session: &Session) -> Result<BTreeMap<String, u64>, SessionError> {
         loss::name(loss::DROP_BREAKPOINT_MISSED).to_owned(),
         missed(&hits, &counters),
     );
+    let missed = session.programs_missed();
+    counters.insert(loss::name(loss::DROP_ENTRY_MISSED).to_owned(), missed.uio);
+    counters.insert(loss::name(loss::DROP_PROGRAM_MISSED).to_owned(), missed.others);
     Ok(counters)
 }
 

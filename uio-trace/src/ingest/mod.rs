@@ -13,4 +13,5 @@ pub mod series;
 pub mod symbols;
 pub mod sysfs;
 pub mod thread_times;
+pub mod undisturbed;
 pub mod waiters;

@@ -12,14 +12,15 @@ const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SYS_NICE: u32 = 23;
 const CAP_SYS_RESOURCE: u32 = 24;
 const CAP_SYSLOG: u32 = 34;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// What a running trace still needs: attaching to a uio module that comes later, symbols and stacks of /proc, files that belong to
-/// the user who called sudo, and a command that runs as that user.
-const KEPT: [u32; 12] = [
+/// What a running trace still needs: attaching to a uio module that comes later, symbols and stacks of /proc, reading maps
+/// undisturbed, files that belong to the user who called sudo, and a command that runs as that user.
+const KEPT: [u32; 13] = [
     CAP_CHOWN,
     CAP_DAC_OVERRIDE,
     CAP_DAC_READ_SEARCH,
@@ -28,6 +29,7 @@ const KEPT: [u32; 12] = [
     CAP_SETUID,
     CAP_SYS_PTRACE,
     CAP_SYS_ADMIN,
+    CAP_SYS_NICE,
     CAP_SYS_RESOURCE,
     CAP_SYSLOG,
     CAP_PERFMON,

@@ -9,9 +9,10 @@ use uio_trace_common::loss as raw;
 pub const DECODED: &str = "decoded";
 
 /// Losses that only concern the aggregated UIO figures or the slow samples: no lifecycle event can be among them.
-const NOT_LIFECYCLE: [u32; 7] = [
+const NOT_LIFECYCLE: [u32; 8] = [
     raw::DROP_BLOCKERS_FULL,
     raw::DROP_INFLIGHT_COLLISION,
+    raw::DROP_ENTRY_MISSED,
     raw::DROP_EXIT_WITHOUT_ENTRY,
     raw::DROP_EXIT_MISSED,
     raw::DROP_SERIES_FULL,
@@ -80,7 +81,9 @@ impl Counters {
             seen: of(raw::UIO_SEEN)
                 + of(raw::LIFECYCLE_SEEN)
                 + of(raw::SLOW_SEEN)
-                + of(raw::DROP_BREAKPOINT_MISSED),
+                + of(raw::DROP_BREAKPOINT_MISSED)
+                + of(raw::DROP_ENTRY_MISSED)
+                + of(raw::DROP_PROGRAM_MISSED),
             aggregated: of(raw::UIO_AGGREGATED),
             submitted: of(raw::LIFECYCLE_SUBMITTED) + of(raw::SLOW_SUBMITTED),
             decoded,

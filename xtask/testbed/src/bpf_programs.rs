@@ -89,3 +89,73 @@ impl Program {
         Some(u64::from_ne_bytes(bytes))
     }
 }
+
+const MAP_CREATE: u32 = 0;
+const MAP_LOOKUP_ELEM: u32 = 1;
+/// enum bpf_map_type
+const MAP_TYPE_ARRAY: u32 = 2;
+/// What [`ReadMap`] reads at a time, bytes.
+const VALUE_BYTES: u32 = 64 << 10;
+
+/// A map of this process's own, as any program that uses BPF has some.
+#[derive(Debug)]
+pub struct ReadMap(OwnedFd);
+
+impl ReadMap {
+    /// An array with one large value.
+    pub fn create() -> std::io::Result<ReadMap> {
+        let unlimited = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // Before 5.11 a map counts as locked memory.
+        // SAFETY: the kernel only reads the struct.
+        if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // map_type, key_size, value_size, max_entries
+        let mut attributes = [MAP_TYPE_ARRAY, 4, VALUE_BYTES, 1];
+        // SAFETY: the kernel reads the sixteen bytes given.
+        let fd = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_mut_ptr(), 16) };
+        let fd = i32::try_from(fd).map_err(std::io::Error::other)?;
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(ReadMap(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Reads its value.
+    pub fn read(&self) -> std::io::Result<()> {
+        /// The part of union bpf_attr that BPF_MAP_LOOKUP_ELEM uses.
+        #[repr(C)]
+        struct Attributes {
+            fd: u64,
+            key: u64,
+            value: u64,
+            flags: u64,
+        }
+        let key = 0_u32;
+        let mut value = vec![0_u8; VALUE_BYTES as usize];
+        let mut attributes = Attributes {
+            fd: u64::from(self.0.as_raw_fd().unsigned_abs()),
+            key: &raw const key as u64,
+            value: value.as_mut_ptr() as u64,
+            flags: 0,
+        };
+        // SAFETY: the attributes live through the call and name a key and a buffer of the map's sizes.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                MAP_LOOKUP_ELEM,
+                &raw mut attributes,
+                size_of::<Attributes>(),
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod aio;
 mod aio_threads;
 mod bench;
 mod bench_aio;
+mod bench_uio_2022;
 mod bench_what_if;
 mod bpf_programs;
 mod breakpoints;
@@ -90,6 +91,9 @@ enum Role {
     BenchAio(bench_aio::Options),
     /// What the tool projects without info_lock, and what is measured without it.
     BenchWhatIf(bench_what_if::Options),
+    /// fio on a disk served through TCMU, with info_lock and without.
+    #[command(name = "bench-uio-2022")]
+    BenchUio2022(bench_uio_2022::Options),
 }
 
 fn main() -> ExitCode {
@@ -148,6 +152,7 @@ fn run(role: Role) -> Result<ExitCode> {
         Role::Bench(options) => bench::run(&options)?,
         Role::BenchAio(options) => bench_aio::run(&options)?,
         Role::BenchWhatIf(options) => bench_what_if::run(&options)?,
+        Role::BenchUio2022(options) => bench_uio_2022::run(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

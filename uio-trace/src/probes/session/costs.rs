@@ -6,12 +6,25 @@ use crate::{
     probes::{
         attach::Link,
         bpf_call::{self, ProgramCounts},
+        catalog::Subject,
     },
 };
 use std::{
     collections::HashMap,
     os::fd::{AsFd, OwnedFd},
 };
+
+/// Programs at returns of UIO operations: the BPF side notices itself when they did not run.
+const UIO_RETURNS: [&str; 2] = ["uio_exit", "uio_fault_exit"];
+
+/// Hits that the kernel ran no program for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Entries of UIO operations.
+    pub uio: u64,
+    /// Of everything else.
+    pub others: u64,
+}
 
 /// The kernel's statistics, kept while this lives.
 pub struct Statistics(#[expect(dead_code, reason = "held open")] OwnedFd);
@@ -51,6 +64,36 @@ impl Session {
             rows.extend(row(&probe.subject, &probe.hook, &programs));
         }
         rows
+    }
+
+    /// Hits that the kernel ran no program for, over all hooks and since the programs were loaded.
+    ///
+    /// Not of breakpoints, whose events count their hits themselves; nor of tracepoints, which run into themselves in interrupts
+    /// that wait for spinning locks, and these are nothing this tool looks for.
+    pub fn programs_missed(&self) -> Missed {
+        let mut missed = Missed::default();
+        let mut known: HashMap<&'static str, ProgramCounts> = HashMap::new();
+        for attached in &self.hooks {
+            let sum = match attached.hook.subject {
+                Subject::Uio => &mut missed.uio,
+                _ => &mut missed.others,
+            };
+            for link in &attached.outcome.handles {
+                let first = match link {
+                    Link::Probe(name, _) | Link::ManyCallers(name, _) => {
+                        !UIO_RETURNS.contains(name) && !known.contains_key(name)
+                    }
+                    Link::Fentry(name, _) | Link::Fexit(name, _) => !known.contains_key(name),
+                    Link::Trampoline(_) => true,
+                    Link::TpBtf(..) | Link::Breakpoint { .. } => false,
+                };
+                // Once for each program: it may serve several hooks.
+                if first && let Some(counts) = self.counts_of(link, &mut known) {
+                    *sum += counts.missed;
+                }
+            }
+        }
+        missed
     }
 
     fn counts_of(

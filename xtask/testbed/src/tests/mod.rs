@@ -151,6 +151,8 @@ fn cases() -> Vec<Case> {
         smoke("check_attaches", check::attaches),
         smoke("uio_exact_counts", uio::exact_counts),
         smoke("uio_exact_counts_by_fentry", uio::exact_counts_by_fentry),
+        smoke("uio_exact_counts_while_read", uio::exact_counts_while_read),
+        smoke("uio_misses_are_counted", uio::misses_are_counted),
         full("uio_errors_by_errno", uio::errors_by_errno),
         full("uio_hold_200us_1_writer", |_| uio::timing(1, 200, false)).timed(),
         full("uio_hold_200us_2_writers", |_| uio::timing(2, 200, false)).timed(),

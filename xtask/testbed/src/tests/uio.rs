@@ -1,11 +1,14 @@
 //! UIO: exact counts, errors, hold and wait times.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{Guest, near, number, same, shortened, workload};
+use crate::bpf_programs::ReadMap;
 use crate::clock::percentile;
 use crate::device::{TCMU_NAME, Testbed, make_tcmu, minor_of};
 use crate::kernel_modules;
@@ -116,6 +119,88 @@ fn exact_count_on_tcmu(options: &[&str]) -> Result<String> {
     Ok("4000 writes by 4 threads on a TCMU device".to_owned())
 }
 
+/// A device that is written to without a break.
+fn any_device() -> Result<(String, String)> {
+    if kernel_modules::have_testbed() {
+        let device = Testbed::find(0)?;
+        device.set_hold(0, false)?;
+        return Ok((device.name.clone(), device.node()));
+    }
+    let minor = minor_of(TCMU_NAME).or_else(|_| make_tcmu())?;
+    Ok((TCMU_NAME.to_owned(), format!("/dev/uio{minor}")))
+}
+
+/// The tool reads its maps ten times a second and more. A kernel that preempts anywhere (7.2 does) can take the CPU from a
+/// system call of its reading, and leaves out the programs of whoever runs there then (`bpf_prog_active`).
+pub fn exact_counts_while_read(_: &Guest) -> Result<String> {
+    let (name, node) = any_device()?;
+    let tool = Tool::start(&["0.1"])?;
+    let load = workload(&format!("uio-write --device {node} --threads 4 --seconds 12"))?;
+    let records = tool.finish()?;
+    let writes = number(&load, "/devices/0/writes")?;
+    let seen = records.operation_sum(&name, "write", "count");
+    nothing_lost(&records).with_context(|| format!("{seen} of {writes} writes seen"))?;
+    same("writes", seen, writes)?;
+    Ok(format!("{writes} writes"))
+}
+
+/// Threads that write, and threads of another program that reads maps of its own.
+const WRITERS: u64 = 4;
+/// Kernels that preempt in the middle of a system call.
+const PREEMPTING: [&str; 2] = ["6.12-rt", "sid"];
+
+/// Somebody else reads BPF maps all the time: each write that the kernel ran no program for is counted as missed.
+pub fn misses_are_counted(guest: &Guest) -> Result<String> {
+    let (name, node) = any_device()?;
+    let map = ReadMap::create().context("cannot make a BPF map")?;
+    let end = AtomicBool::new(false);
+    let (load, records) = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..WRITERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut result = Ok(());
+                    while result.is_ok() && !end.load(Ordering::Relaxed) {
+                        result = map.read();
+                    }
+                    result
+                })
+            })
+            .collect();
+        let run = || -> Result<(Value, Records)> {
+            let tool = Tool::start(&[])?;
+            let load = workload(&format!(
+                "uio-write --device {node} --threads {WRITERS} --seconds 5"
+            ))?;
+            Ok((load, tool.finish()?))
+        };
+        let result = run();
+        end.store(true, Ordering::Relaxed);
+        for reader in readers {
+            let read = reader.join().map_err(|_| anyhow::anyhow!("a reader panicked"))?;
+            read.context("cannot read the map")?;
+        }
+        result
+    })?;
+    let writes = number(&load, "/devices/0/writes")?;
+    let seen = records.operation_sum(&name, "write", "count");
+    let lost = lost(&records)?;
+    let of = |reason: &str| lost.get(reason).copied().unwrap_or(0);
+    let told = seen + of("entry_missed") + of("exit_missed");
+    // A thread's last return is noticed as missed by its next operation, of which there is none; and what is missed can be the
+    // open or the release.
+    if told > writes + 2 || told + WRITERS < writes {
+        bail!("{writes} writes; {seen} were seen, lost are {lost:?}");
+    }
+    if PREEMPTING.contains(&guest.kernel.as_str()) {
+        if of("entry_missed") == 0 {
+            bail!("nothing was missed, so this shows nothing: {lost:?}");
+        }
+    } else {
+        same("missed on a kernel that does not preempt", of("entry_missed"), 0)?;
+    }
+    Ok(format!("{writes} writes, {seen} seen, lost {lost:?}"))
+}
+
 fn only_devices(records: &Records, names: &[&str]) -> Result<()> {
     for record in records.of("uio_device") {
         let name = record["name"].as_str().unwrap_or_default();
@@ -127,20 +212,24 @@ fn only_devices(records: &Records, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn nothing_lost(records: &Records) -> Result<()> {
-    let loss = records.loss();
-    if loss.is_null() {
+/// What was lost in any interval, by reason.
+fn lost(records: &Records) -> Result<BTreeMap<String, u64>> {
+    if records.loss().is_null() {
         bail!("there is no loss record");
     }
-    let reasons: Vec<_> = loss["dropped"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(_, count)| count.as_u64() != Some(0))
-        .map(|(reason, count)| format!("{reason} {count}"))
-        .collect();
-    if !reasons.is_empty() {
-        bail!("events dropped: {}", reasons.join(", "));
+    let mut all = BTreeMap::new();
+    for record in records.of("loss") {
+        for (reason, count) in record["dropped"].as_object().into_iter().flatten() {
+            *all.entry(reason.clone()).or_insert(0) += count.as_u64().unwrap_or(0);
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn nothing_lost(records: &Records) -> Result<()> {
+    let lost = lost(records)?;
+    if !lost.is_empty() {
+        bail!("events dropped: {lost:?}");
     }
     Ok(())
 }
