@@ -362,6 +362,53 @@ fn what_forbids_a_projection_is_named() {
     assert_eq!(told(&|t| same(t, 1)).verdict, WhatIfVerdict::Range);
 }
 
+/// Long waits, but so few that hardly a thread waits at a time, are worth little whoever waits behind whom; unless the load
+/// paused, and all of them came in a short time.
+#[test]
+fn rare_waits_are_worth_nothing() {
+    let work = Work {
+        threads: 4,
+        cpus: 4,
+        think_ns: 5_000_000,
+        entry_ns: 1_000,
+        hold_ns: 20_000,
+        sleeps: true,
+    };
+    let mut told = Told::of(&simulation::run(&work, true), 4);
+    // 60 ms of each second somebody waits.
+    const WAITS: u64 = 40;
+    let long = told.duration_ns * 6 / 100 / WAITS / SLOWER;
+    let short = vec![21_000; told.reading.count as usize];
+    told.reading.count += WAITS;
+    told.reading.contended = WAITS;
+    told.reading.wait = histogram(&[long; WAITS as usize]);
+    told.reading.latency = histogram(&[short, vec![21_000 + long; WAITS as usize]].concat());
+    let mut blocker = told.blockers[0].clone();
+    blocker.count = WAITS / 4;
+    blocker.same_cpu = 0;
+    blocker.wait_ns = WAITS / 4 * long * SLOWER;
+    told.blockers = (0..4)
+        .map(|holder| {
+            let mut blocker = blocker.clone();
+            blocker.holder.tid = holder;
+            // Half of the waits are behind another kind of operation.
+            if holder < 2 {
+                blocker.holder_op = Some(UioOp::Poll);
+            }
+            blocker
+        })
+        .collect();
+    let said = told.what_if();
+    assert_eq!(said.verdict, WhatIfVerdict::NothingToGain, "{said:?}");
+    assert!(said.text.contains("0.06 threads"), "{said:?}");
+    told.samples = 0;
+    assert_eq!(told.what_if().reason.as_deref(), Some("other_ops"));
+    // All behind one thread: without it, whoever waits may have the whole time to gain.
+    told.samples = SAMPLES;
+    told.blockers.truncate(1);
+    assert_eq!(told.what_if().reason.as_deref(), Some("other_ops"));
+}
+
 /// Without samples over time a load that thinks may also be one that paused.
 #[test]
 fn samples_tell_thinking_from_pauses() {

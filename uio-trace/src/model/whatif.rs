@@ -209,6 +209,15 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
         );
         return Some(nothing(f, &text));
     }
+    if let Some(waiting) = f
+        .busy_share
+        .map(|busy| wait as f64 / (f.duration_ns.max(1) as f64 * busy))
+        && f.lock == UioLock::Mutex
+        && with_margin(at_most(&f.behind, waiting), HIGH_MARGIN) < WORTHLESS
+    {
+        let text = format!("on average {waiting:.2} threads wait");
+        return Some(nothing(f, &text));
+    }
     if f.lock == UioLock::Unknown {
         return refused(
             "unknown_lock",
@@ -277,6 +286,18 @@ fn nothing(f: &Figures<'_>, because: &str) -> WhatIf {
 /// Gain when threads do nothing but operations (Z = 0): R / (R - W).
 fn most(latency: u64, wait: u64) -> f64 {
     latency as f64 / latency.saturating_sub(wait).max(1) as f64
+}
+
+/// The largest gain that so many waiting threads are worth, whatever the kinds of operations: by [`weighed`], with all whose
+/// holds are not those of the main kind, or not known, taken for one thread.
+fn at_most(behind: &Behind, waiting: f64) -> f64 {
+    let mut parts: Vec<f64> = behind
+        .threads
+        .iter()
+        .map(|(_, n)| share(*n, behind.all))
+        .collect();
+    parts.push((1.0 - parts.iter().sum::<f64>()).max(0.0));
+    weighed(&parts, waiting, waiting)
 }
 
 /// A fifth of the holds is four times as short or as long as the median.

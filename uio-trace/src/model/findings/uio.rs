@@ -2,7 +2,9 @@
 
 use super::{finding, uio_behind, wall_ns, with};
 use crate::format::{count, duration, fit, percent, plural};
-use crate::model::snapshot::{Finding, ProbeState, Severity, Snapshot, UioDevice, UioLock, sees_waits};
+use crate::model::snapshot::{
+    Finding, ProbeState, Severity, Snapshot, UioDevice, UioLock, WhatIfVerdict, sees_waits,
+};
 
 /// Share of their time in UIO operations (reads, which sleep, left out) that threads must wait for info_lock for the
 /// device to be called serialised.
@@ -113,7 +115,8 @@ fn lock(device: &UioDevice, sums: &Sums, utilization: f64, subject: String) -> F
     let cost = device.mean_waiters;
     let enough = sums.ops >= MIN_OPS;
     let mean_wait = sums.wait_ns.checked_div(sums.contended).unwrap_or(0);
-    let f = if enough && wait_share >= SERIALISED_WAIT_SHARE && cost >= SERIALISED_COST {
+    let worthless = device.what_if.verdict == WhatIfVerdict::NothingToGain;
+    let f = if enough && wait_share >= SERIALISED_WAIT_SHARE && cost >= SERIALISED_COST && !worthless {
         let severity = if wait_share >= CRITICAL_WAIT_SHARE && cost >= CRITICAL_COST {
             Severity::Critical
         } else {
@@ -141,11 +144,16 @@ fn lock(device: &UioDevice, sums: &Sums, utilization: f64, subject: String) -> F
         finding("uio_few_waits", severity, subject, text, cost)
     } else if enough && contended_share >= CONTENDED_SHARE {
         let text = format!(
-            "{subject} is contended but cheap: {} of {} waited for info_lock, mean {}, {} of the callers' time",
+            "{subject} is contended but cheap: {} of {} waited for info_lock, mean {}, {} of the callers' time{}",
             count(sums.contended),
             plural(sums.ops, "operation"),
             duration(mean_wait),
             percent(wait_share),
+            if worthless {
+                format!("; {}", device.what_if.text)
+            } else {
+                String::new()
+            },
         );
         finding("uio_contended_cheap", Severity::Info, subject, text, cost)
     } else if sums.ops >= ONE_THREAD_OPS && sums.contended == 0 && utilization >= ONE_THREAD_UTILIZATION {
