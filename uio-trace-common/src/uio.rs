@@ -237,6 +237,8 @@ pub struct UioSeries {
     pub driver_wait_ns: u64,
     /// Of the waits for info_lock, time spent spinning, ns; where contention tracepoints tell it.
     pub spin_ns: u64,
+    /// From giving info_lock back, with others waiting, to the exit: waking one of them, ns; where a probe sees the release.
+    pub wake_ns: u64,
     /// Failures of operations that began after the device's unregistration had begun.
     pub refused: u64,
     /// Failures by errno.

@@ -327,6 +327,7 @@ fn reading(minor: u32, op: UioOp) -> UioSeriesReading {
         driver_waits: 0,
         driver_wait_ns: 0,
         spin_ns: 0,
+        wake_ns: 0,
         refused: 0,
         errors: BTreeMap::from([(5, 10)]),
         latency: histogram(),

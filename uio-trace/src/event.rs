@@ -479,6 +479,9 @@ pub struct UioSeriesReading {
     /// Of the waits for info_lock, spinning, ns.
     #[serde(default)]
     pub spin_ns: u64,
+    /// From giving info_lock back, with others waiting, to the exit, ns.
+    #[serde(default)]
+    pub wake_ns: u64,
     /// Of the failures, operations that began after the device's unregistration had begun.
     #[serde(default)]
     pub refused: u64,

@@ -72,6 +72,7 @@ struct Sum {
     driver_waits: u64,
     driver_wait_ns: u64,
     spin_ns: u64,
+    wake_ns: u64,
     refused: u64,
     errors: BTreeMap<u32, u64>,
     latency: HistogramSum,
@@ -177,6 +178,7 @@ impl SeriesReader {
         sum.driver_waits += now.driver_waits;
         sum.driver_wait_ns += now.driver_wait_ns;
         sum.spin_ns += now.spin_ns;
+        sum.wake_ns += now.wake_ns;
         sum.refused += now.refused;
         for (code, total) in wide.errors {
             if total != 0 {
@@ -200,6 +202,7 @@ fn reading(device: DeviceKey, op: UioOp, sum: Sum) -> UioSeriesReading {
         driver_waits: sum.driver_waits,
         driver_wait_ns: sum.driver_wait_ns,
         spin_ns: sum.spin_ns,
+        wake_ns: sum.wake_ns,
         refused: sum.refused,
         errors: sum.errors,
         latency: sum.latency.reading(),

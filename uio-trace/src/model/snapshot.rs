@@ -338,6 +338,10 @@ pub struct UioOpFigures {
     /// Of the waits for info_lock, time spent spinning on a CPU; `None`: not known on this kernel.
     #[serde(default)]
     pub spin_ns: Option<u64>,
+    /// From giving info_lock back, with others waiting, to the return: waking one of them; 0 as well where no probe sees the
+    /// release.
+    #[serde(default)]
+    pub wake_ns: u64,
     /// Of the failures, those of operations that began after the device's unregistration had begun.
     #[serde(default)]
     pub refused: u64,

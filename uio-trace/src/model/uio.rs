@@ -478,6 +478,7 @@ impl Series {
                 spin_ns: view
                     .spin_measured
                     .then(|| since(now.spin_ns, base.map(|b| b.spin_ns))),
+                wake_ns: since(now.wake_ns, base.map(|b| b.wake_ns)),
                 refused: since(now.refused, base.map(|b| b.refused)),
             },
             driver_wait_ns: since(now.driver_wait_ns, base.map(|b| b.driver_wait_ns)),

@@ -2,7 +2,8 @@
 //!
 //! Operational laws of a closed system: N threads, each in turn outside of operations (Z), waiting for the lock (W) and in
 //! the rest of its operation (R - W). Interactive response time law: N = X (Z + R); Little's law: X R threads are inside of
-//! operations and w = X W of them wait. Without the waits the throughput is N / (Z + R - W), so the gain is N / (N - w).
+//! operations and w = X W of them wait. Without the waits the throughput is N / (Z + R - W), so the gain is N / (N - w). What an
+//! operation spends on waking the next waiter when it gives the lock back goes with the waits, and is counted among them.
 //! docs/uio-verdict.md derives the bounds and says when they are refused. Plain functions over figures: no clock, no state.
 
 use super::snapshot::{UioLock, UioOpFigures, WhatIf, WhatIfVerdict};
@@ -159,6 +160,7 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
     let contended = sum(f.ops, |o| o.contended);
     let latency = sum(f.ops, |o| o.latency_ns.sum);
     let wait = sum(f.ops, |o| o.wait_ns.as_ref().map_or(0, |h| h.sum));
+    let lock_ns = wait.saturating_add(sum(f.ops, |o| o.wake_ns));
     let main = main_op(f.ops);
     match (f.lock, main) {
         (UioLock::PercpuRef, _) => {
@@ -201,7 +203,7 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
         return Some(nothing(f, "nobody waited for info_lock"));
     }
     // What all waits together can be worth, whoever waited.
-    let most = most(latency, wait);
+    let most = most(latency, lock_ns);
     if most < WORTHLESS {
         let text = format!(
             "all waits together are {} of the callers' time",
@@ -211,11 +213,11 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
     }
     if let Some(waiting) = f
         .busy_share
-        .map(|busy| wait as f64 / (f.duration_ns.max(1) as f64 * busy))
+        .map(|busy| lock_ns as f64 / (f.duration_ns.max(1) as f64 * busy))
         && f.lock == UioLock::Mutex
         && with_margin(at_most(&f.behind, waiting), HIGH_MARGIN) < WORTHLESS
     {
-        let text = format!("on average {waiting:.2} threads wait");
+        let text = format!("on average {waiting:.2} threads wait or wake others");
         return Some(nothing(f, &text));
     }
     if f.lock == UioLock::Unknown {
@@ -283,9 +285,9 @@ fn nothing(f: &Figures<'_>, because: &str) -> WhatIf {
     }
 }
 
-/// Gain when threads do nothing but operations (Z = 0): R / (R - W).
-fn most(latency: u64, wait: u64) -> f64 {
-    latency as f64 / latency.saturating_sub(wait).max(1) as f64
+/// Gain when threads do nothing but operations (Z = 0): R / (R - W), with what goes with the waits.
+fn most(latency: u64, lock: u64) -> f64 {
+    latency as f64 / latency.saturating_sub(lock).max(1) as f64
 }
 
 /// The largest gain that so many waiting threads are worth, whatever the kinds of operations: by [`weighed`], with all whose
@@ -329,7 +331,7 @@ fn weighed(parts: &[f64], in_ops: f64, waiting: f64) -> f64 {
     gained + (1.0 - capped().sum::<f64>()).max(0.0)
 }
 
-/// CPUs that do the threads' work, least and most: what they use less what spins for the lock.
+/// CPUs that do the threads' work, least and most: what they use less what spins for the lock or wakes who waits for it.
 ///
 /// Where spinning is not measured: waiters spin while the lock's holder is on a CPU, at most one on each other CPU; so of the
 /// CPUs in use U at least U / M work, and at least what is left when all that wait spin.
@@ -370,7 +372,8 @@ fn spread_over(same_cpu: f64, cpus: f64) -> f64 {
     (1.0 / same_cpu).clamp(1.0, cpus)
 }
 
-/// Threads of a closed loop, how many of them wait for the lock, and the gain without waits when nothing else is short.
+/// Threads of a closed loop, how many of them wait for the lock or hand it on, and the gain without that when nothing else is
+/// short.
 struct Loop {
     threads: f64,
     waiting: f64,
@@ -394,8 +397,10 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
     // Pauses of the load as a whole are no time between a thread's operations.
     let time_ns = f.duration_ns.max(1) as f64 * f.busy_share.unwrap_or(1.0);
     let per_time = |ns: u64| ns as f64 / time_ns;
-    let (in_ops, waiting) = (per_time(op.latency_ns.sum), per_time(wait));
-    let ceiling = with_margin(most(op.latency_ns.sum, wait), CEILING_MARGIN);
+    let in_ops = per_time(op.latency_ns.sum);
+    let lock_ns = wait.saturating_add(op.wake_ns);
+    let (waiting, waking) = (per_time(lock_ns), per_time(op.wake_ns));
+    let ceiling = with_margin(most(op.latency_ns.sum, lock_ns), CEILING_MARGIN);
 
     let own = f.behind.own();
     let counted = own > 0 && share(f.behind.wait_ns, wait) >= KNOWN_HOLDERS_SHARE;
@@ -417,7 +422,8 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
                 waiting,
                 gain,
             };
-            let work = work(cpu_use, threads, waiting, op.spin_ns.map(per_time), cpus);
+            let spinning = op.spin_ns.map(|ns| per_time(ns) + waking);
+            let work = work(cpu_use, threads, waiting, spinning, cpus);
             let few = if shared {
                 spread_over(share(f.behind.same_cpu, f.behind.all), cpus)
             } else {

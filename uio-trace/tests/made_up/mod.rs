@@ -77,6 +77,7 @@ impl Live for MadeUp {
             driver_waits: 0,
             driver_wait_ns: 0,
             spin_ns: 0,
+            wake_ns: 0,
             refused: 0,
             errors: BTreeMap::new(),
             latency: histogram(),

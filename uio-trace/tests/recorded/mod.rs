@@ -204,6 +204,7 @@ pub fn events() -> Vec<Event> {
             driver_waits: 1,
             driver_wait_ns: 9,
             spin_ns: 0,
+            wake_ns: 0,
             refused: 0,
             errors: BTreeMap::from([(5, 1), (1 << 16, 2)]),
             latency: histogram(),

@@ -447,6 +447,7 @@ fn reading(line: &Line) -> UioSeriesReading {
         driver_waits: line.number("driver_waits", 0),
         driver_wait_ns: line.ns("driver_wait"),
         spin_ns: 0,
+        wake_ns: 0,
         refused: 0,
         errors: errors
             .map(|p| {

@@ -118,6 +118,7 @@ fn writes(minor: u32, hold_ns: u64, slow_from: u64, numbers: &mut Numbers) -> Ve
             driver_waits: 0,
             driver_wait_ns: 0,
             spin_ns: 0,
+            wake_ns: 0,
             refused: 0,
             errors: BTreeMap::new(),
             latency: latency.reading(),

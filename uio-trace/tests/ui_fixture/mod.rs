@@ -130,6 +130,7 @@ fn op(op: &str, count: u64, contended: u64, latency: u64, wait: u64, hold: Optio
         }),
         hold_ns: hold.map(|hold| histogram(count, hold)),
         spin_ns: None,
+        wake_ns: 0,
         refused: 0,
     }
 }

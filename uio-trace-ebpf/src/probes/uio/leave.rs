@@ -263,6 +263,7 @@ fn leave(slot: &mut InFlight, now: u64, ret: i64) {
             slot.start_ns
         };
         let held_to = if slot.released_ns != 0 {
+            series.wake_ns += now.wrapping_sub(slot.released_ns);
             slot.released_ns
         } else {
             now
