@@ -396,7 +396,10 @@ fn waking_the_next_waiter_goes_with_the_lock() {
     let said = told.what_if();
     let gain = 2.0 * turn_us as f64 / hold_us as f64;
     assert_eq!(said.verdict, WhatIfVerdict::Range, "{said:?}");
-    assert!(said.low.unwrap() <= gain && gain <= said.high.unwrap(), "{said:?}");
+    assert!(
+        said.low.unwrap() <= gain && gain <= said.high.unwrap(),
+        "{said:?}"
+    );
     // Were it not known, the same figures would promise less.
     told.reading.wake_ns = 0;
     let said = told.what_if();
