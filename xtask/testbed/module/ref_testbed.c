@@ -21,6 +21,9 @@
  * A number of calls written to /sys/devices/ref_testbed/exit_aio makes the kernel's exit_aio() be called so often for the
  * writer's own mm, which must have no AIO context; read, it says how many nanoseconds they took. It is all that runs of
  * the tool when a process without AIO exits, without the rest of an exit, which costs hundreds of times as much.
+ *
+ * A number written to /sys/devices/ref_testbed/kill has a ref killed and made live again so often; read, it says how many
+ * nanoseconds the calls of percpu_ref_kill() took, without their grace periods.
  */
 #include <linux/completion.h>
 #include <linux/cpumask.h>
@@ -32,6 +35,7 @@
 #include <linux/mutex.h>
 #include <linux/percpu-refcount.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/workqueue.h>
 
@@ -266,8 +270,53 @@ static ssize_t exit_aio_show(struct device *dev, struct device_attribute *attr, 
 }
 static DEVICE_ATTR_RW(exit_aio);
 
+static u64 kill_ns;
+
+static void timed_release(struct percpu_ref *ref)
+{
+	complete(&container_of(ref, struct slot, ref)->released);
+}
+
+static ssize_t kill_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t count)
+{
+	struct slot *slot;
+	unsigned int calls;
+	u64 sum = 0;
+	int error = kstrtouint(buf, 0, &calls);
+
+	if (error)
+		return error;
+	slot = kzalloc(sizeof(*slot), GFP_KERNEL);
+	if (!slot)
+		return -ENOMEM;
+	init_completion(&slot->released);
+	error = percpu_ref_init(&slot->ref, timed_release, PERCPU_REF_ALLOW_REINIT, GFP_KERNEL);
+	if (error)
+		goto out;
+	while (calls--) {
+		u64 start = ktime_get_ns();
+
+		percpu_ref_kill(&slot->ref);
+		sum += ktime_get_ns() - start;
+		wait_for_completion(&slot->released);
+		if (calls)
+			percpu_ref_reinit(&slot->ref);
+	}
+	percpu_ref_exit(&slot->ref);
+	kill_ns = sum;
+out:
+	kfree(slot);
+	return error ? error : count;
+}
+
+static ssize_t kill_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", kill_ns);
+}
+static DEVICE_ATTR_RW(kill);
+
 static struct attribute *attrs[] = { &dev_attr_command.attr, &dev_attr_state.attr,
-				     &dev_attr_exit_aio.attr, NULL };
+				     &dev_attr_exit_aio.attr, &dev_attr_kill.attr, NULL };
 static const struct attribute_group group = { .attrs = attrs };
 
 static int __init ref_testbed_init(void)

@@ -21,6 +21,9 @@ pub struct Options {
     /// Calls of exit_aio() per measurement.
     #[arg(long, default_value_t = 20_000)]
     exits: u64,
+    /// Kills of a percpu_ref per measurement.
+    #[arg(long, default_value_t = 50)]
+    kills: u64,
     /// Pairs of measurements without and with the tool.
     #[arg(long, default_value_t = 9)]
     pairs: u64,
@@ -33,6 +36,9 @@ const CONTENDED_SHARE: u64 = 10;
 
 /// For the kernel to clean up after the tool.
 const SETTLE: Duration = Duration::from_secs(10);
+
+const EXIT: &str = "exit_aio of a process without AIO";
+const KILL: &str = "percpu_ref_kill, to its event in the ring";
 
 const TCMU: &str = "tcm-user/0/testbed/testbed//x";
 
@@ -102,6 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
         // The part of an exit that is traced, by itself: a whole exit's cost varies by more than what is looked for.
         refs.exit_aio(2_000)?;
         costs.push(refs.exit_aio(options.exits)? as f64 / options.exits as f64);
+        costs.push(refs.kills(options.kills)? as f64 / options.kills as f64);
         Ok(costs)
     };
     steady(&measure)?;
@@ -117,17 +124,18 @@ pub fn run(options: &Options) -> Result<()> {
         .iter()
         .map(|(name, _)| *name)
         .chain(contended.iter().map(|_| "write that waits, testbed device"))
-        .chain(["exit_aio of a process without AIO"]);
+        .chain([EXIT, KILL]);
     for (index, name) in names.enumerate() {
         for (way, title) in [(1, "kprobes"), (2, "fentry")] {
-            // The probes on an exit are the same.
-            if name.starts_with("exit") && way == 2 {
+            // The probes on those are the same.
+            let of_uio = ![EXIT, KILL].contains(&name);
+            if !of_uio && way == 2 {
                 continue;
             }
             let added: Vec<f64> = sorted(rounds.iter().map(|round| round[way][index] - round[0][index]));
             let of = |way: usize| median(&sorted(rounds.iter().map(|round| round[way][index]))).round();
             report::data(&json!({
-                "what": if name.starts_with("exit") { name.to_owned() } else { format!("{name}, {title}") },
+                "what": if of_uio { format!("{name}, {title}") } else { name.to_owned() },
                 "without": of(0),
                 "with": of(way),
                 "added": median(&added).round(),

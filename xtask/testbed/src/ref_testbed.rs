@@ -29,7 +29,16 @@ impl RefTestbed {
 
     /// The kernel's exit_aio() called so often for this process, which has no AIO context; ns in all.
     pub fn exit_aio(&self, calls: u64) -> Result<u64> {
-        let path = format!("{FOLDER}/exit_aio");
+        Self::timed("exit_aio", calls)
+    }
+
+    /// A ref killed and made live again so often; ns that the calls of percpu_ref_kill() took in all.
+    pub fn kills(&self, calls: u64) -> Result<u64> {
+        Self::timed("kill", calls)
+    }
+
+    fn timed(what: &str, calls: u64) -> Result<u64> {
+        let path = format!("{FOLDER}/{what}");
         std::fs::write(&path, calls.to_string()).with_context(|| format!("cannot write {path}"))?;
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
         text.trim()

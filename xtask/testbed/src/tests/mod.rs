@@ -2,6 +2,7 @@
 //! One verdict line per test; all run, whatever fails.
 
 mod aio;
+mod at_exit;
 mod bad_places;
 mod check;
 mod conduct;
@@ -180,6 +181,7 @@ fn cases() -> Vec<Case> {
         full("uio_blocked_by_a_slow_open", mixed::blocked_by_a_slow_open).timed(),
         full("uio_driver_lock", mixed::driver_lock).timed(),
         full("uio_queue_of_1_to_8_writers", mixed::queue).timed(),
+        full("uio_faults_at_exit", at_exit::faults),
         full("uio_under_way_is_shown", under_way::shown),
         full("uio_killed_while_waiting", under_way::killed_while_waiting),
         patching("bad_256_devices", under_way::many_devices),
