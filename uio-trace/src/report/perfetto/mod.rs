@@ -221,7 +221,8 @@ fn owners<W: Write>(w: &mut Writer<'_, W>, story: &Story) -> io::Result<()> {
         }
         let seen = span.killed_ns.saturating_add(span.length_ns());
         let to_ns = if span.open { end_ns.max(seen) } else { seen };
-        let gp_to = span.switched_ns.map(|ns| ns.min(to_ns));
+        // Events of a damaged recording may say that it was switched before it was killed.
+        let gp_to = span.switched_ns.map(|ns| ns.clamp(span.killed_ns, to_ns));
         let mut within = Vec::new();
         if let Some(gp_to) = gp_to {
             within.push(leaf(span.killed_ns, gp_to, "percpu_ref", "grace period"));

@@ -71,6 +71,11 @@ pub(super) enum Note {
     Text(String),
 }
 
+/// A time as trace_processor reads it: signed. What is beyond, of a damaged recording, would be before all else there.
+fn moment(ns: u64) -> u64 {
+    ns.min(i64::MAX.unsigned_abs())
+}
+
 /// Writes packets.
 pub(super) struct Writer<'a, W> {
     out: &'a mut W,
@@ -90,7 +95,11 @@ impl<'a, W: Write> Writer<'a, W> {
 
     /// First of all: times are of CLOCK_MONOTONIC, and what wall clock time that is.
     pub(super) fn clocks(&mut self, story: &Story) -> io::Result<()> {
-        let one = |id, ns| Message::new().uint(clock::ID, id).uint(clock::TIMESTAMP, ns);
+        let one = |id, ns| {
+            Message::new()
+                .uint(clock::ID, id)
+                .uint(clock::TIMESTAMP, moment(ns))
+        };
         let mut clocks = Message::new().message(clock::CLOCKS, &one(clock::MONOTONIC, story.meta.started_ns));
         if let Some(unix_ns) = parse_rfc3339(&story.meta.started) {
             clocks = clocks.message(clock::CLOCKS, &one(clock::REALTIME, unix_ns));
@@ -139,7 +148,7 @@ impl<'a, W: Write> Writer<'a, W> {
     fn event(&mut self, at_ns: u64, event: &Message) -> io::Result<()> {
         self.packet(
             Message::new()
-                .uint(packet::TIMESTAMP, at_ns)
+                .uint(packet::TIMESTAMP, moment(at_ns))
                 .uint(packet::CLOCK_ID, clock::MONOTONIC)
                 .message(packet::TRACK_EVENT, event),
         )
