@@ -2,12 +2,19 @@
 
 use anyhow::{Context, Result};
 
-use crate::paths;
+use crate::{paths, perfetto};
 
 /// The verb.
 pub fn main() -> Result<()> {
     let cache = paths::cache()?;
-    for part in ["apt", "bpf-toolchain", "debs", "kernels", "testbed"] {
+    for part in [
+        "apt",
+        "bpf-toolchain",
+        "debs",
+        "kernels",
+        perfetto::PART,
+        "testbed",
+    ] {
         let path = cache.join(part);
         if path.exists() {
             std::fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;

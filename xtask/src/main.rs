@@ -6,6 +6,7 @@ mod bpf;
 mod clean_cache;
 mod dist;
 mod paths;
+mod perfetto;
 mod process;
 mod run;
 mod terminal;

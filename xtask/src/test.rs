@@ -12,7 +12,7 @@ use crate::process::{cargo, describe, progress};
 use crate::vm::kernels::{self, KERNELS, KernelSpec, TestSet};
 use crate::vm::verdict::{Outcome, parse_test};
 use crate::vm::{self, Job, Programs};
-use crate::{apt, bpf, paths};
+use crate::{apt, bpf, paths, perfetto};
 
 /// Arguments of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -97,7 +97,9 @@ fn host(top: &Path, summary: &mut Summary) {
         "packages of the tests",
         apt::ensure_installed(&["tmux", "chromium", "fonts-dejavu-core"]),
     );
-    host_tests(top, summary);
+    let schema = perfetto::provide(top);
+    host_tests(top, schema.as_deref().ok(), summary);
+    summary.add("schema of Perfetto's traces", schema.map(drop));
     summary.add("bpf object built anew is the same", bpf::compare(top));
 }
 
@@ -108,8 +110,13 @@ fn step(command: &mut Command) -> Result<()> {
 }
 
 /// Counts the tests of the workspace one by one: cargo's own summaries, one per test binary, are added up.
-fn host_tests(top: &Path, summary: &mut Summary) {
+///
+/// `schema`: the folder with Perfetto's; without it the tests that want it fail.
+fn host_tests(top: &Path, schema: Option<&Path>, summary: &mut Summary) {
     let mut command = cargo(top);
+    if let Some(schema) = schema {
+        command.env(perfetto::VARIABLE, schema);
+    }
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     progress(describe(&command));
     let output = match command.output() {

@@ -31,6 +31,7 @@ pub fn scratch(name: &str) -> PathBuf {
 }
 
 /// A recording of these, with a frame for every few of them.
+#[allow(dead_code, reason = "not every test wants one as bytes")]
 pub fn recording(events: &[Event]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &meta()).expect("a writer");
     for few in events.chunks(4) {

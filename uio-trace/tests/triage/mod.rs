@@ -269,6 +269,13 @@ pub const HOSTILE: &str = "</title><script>alert(1)</script>\"'&;\u{1b}[2J\u{202
 
 /// [`events`] with every name replaced by [`HOSTILE`].
 pub fn hostile() -> Story {
+    let mut story = tell(hostile_meta(), hostile_events(), END_NS);
+    story.remarks.push(HOSTILE.to_string());
+    story
+}
+
+/// The events of [`hostile`].
+pub fn hostile_events() -> Vec<Event> {
     let mut all = events();
     let nasty = || HOSTILE.to_string();
     for event in &mut all {
@@ -307,17 +314,20 @@ pub fn hostile() -> Story {
             _ => {}
         }
     }
-    let meta = Meta {
+    all
+}
+
+/// [`meta`] with every name replaced by [`HOSTILE`].
+pub fn hostile_meta() -> Meta {
+    let nasty = || HOSTILE.to_string();
+    Meta {
         tool: nasty(),
         host: nasty(),
         kernel: nasty(),
         started: nasty(),
         rcu: BTreeMap::from([(nasty(), nasty())]),
         ..meta()
-    };
-    let mut story = tell(meta, all, END_NS);
-    story.remarks.push(nasty());
-    story
+    }
 }
 
 /// Where a test leaves what a person may want to look at.
