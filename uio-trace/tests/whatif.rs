@@ -406,6 +406,46 @@ fn waking_the_next_waiter_goes_with_the_lock() {
     assert!(said.high.unwrap() < gain, "{said:?}");
 }
 
+/// The threads' CPUs are all there is, and others have them: a lock less gives nobody a CPU.
+#[test]
+fn busy_cpus_are_not_given_away() {
+    let work = Work {
+        threads: 4,
+        cpus: 4,
+        think_ns: 2_000,
+        entry_ns: 1_000,
+        hold_ns: 200_000,
+        sleeps: false,
+    };
+    let mut told = Told::of(&simulation::run(&work, true), 4);
+    let idle = |told: &mut Told, cpus: f64| {
+        told.times.retain(|time| time.tgid != 0);
+        told.times.push(ThreadTime {
+            tgid: 0,
+            tid: 0,
+            cpu_ns: (told.duration_ns as f64 * cpus) as u64,
+            runqueue_ns: 0,
+        });
+    };
+    let used: u64 = told.times.iter().map(|time| time.cpu_ns).sum();
+    let used = used as f64 / told.duration_ns as f64;
+    let free = told.what_if();
+    assert!(used < 3.5 && free.high.unwrap() > 3.0, "{used} {free:?}");
+    // Nobody else uses a CPU: nothing changes.
+    idle(&mut told, 4.0 - used);
+    let alone = told.what_if();
+    assert_eq!((alone.low, alone.high), (free.low, free.high));
+    // Some others, but there are idle CPUs.
+    idle(&mut told, 0.5);
+    assert_eq!(told.what_if().low, free.low);
+    // One thread's work is done at a time, and fills what CPU the threads have.
+    idle(&mut told, 0.0);
+    let said = told.what_if();
+    assert_eq!(said.reason.as_deref(), Some("cpus_busy"), "{said:?}");
+    assert_eq!(said.verdict, WhatIfVerdict::NothingToGain, "{said:?}");
+    assert!(said.text.contains("no CPU is idle"), "{said:?}");
+}
+
 /// Long waits, but so few that hardly a thread waits at a time, are worth little whoever waits behind whom; unless the load
 /// paused, and all of them came in a short time.
 #[test]

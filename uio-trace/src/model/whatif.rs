@@ -37,6 +37,8 @@ const UNLIKE_SHARE: f64 = 0.2;
 const SAME_NS: u64 = 10_000;
 /// A thread with a smaller part of the waits behind it is a guest: it takes no CPU from the others.
 const GUEST_SHARE: f64 = 0.01;
+/// Share of the CPUs below which none is idle, and from which other work has a part of them.
+const SOME_CPUS: f64 = 0.1;
 /// What is taken off and put on the calculated gain for what the model leaves out.
 const LOW_MARGIN: f64 = 0.82;
 const HIGH_MARGIN: f64 = 1.22;
@@ -454,6 +456,17 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
             (low, ceiling, Wide::OnCpu { cpus })
         }
     };
+    let others = f.cpu_use.and_then(|cpu_use| others(f.cpus, cpu_use));
+    let (low, high, wide) = match (f.cpu_use, others) {
+        (Some(cpu_use), Some(others)) if counted => {
+            let spinning = op.spin_ns.map(|ns| per_time(ns) + waking);
+            let cpus = cpu_use.busy + cpu_use.idle.unwrap_or(0.0) + others;
+            let (least, _) = work(cpu_use, threads, waiting, spinning, cpus);
+            let most = with_margin((cpus - others) / least, CPU_HIGH_MARGIN);
+            (1.0, high.min(most), Wide::Others { cpus, others })
+        }
+        _ => (low, high, wide),
+    };
     // Two digits behind the point, outwards.
     let (low, high) = (low.min(high).max(1.0), high.max(1.0));
     let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
@@ -461,11 +474,20 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
         low: Some(low),
         high: Some(high),
         threads: counted.then_some(threads as u64),
-        assumptions: assumptions(f),
+        assumptions: assumptions(f, others),
         ..outcome(f, WhatIfVerdict::Range, "", String::new())
     };
     if high < WORTHLESS {
-        return nothing(f, "the waits are a small part of the callers' time");
+        return match wide {
+            Wide::Others { .. } => {
+                let (reason, why) = wide.words(threads as u64);
+                WhatIf {
+                    reason: Some(reason.to_owned()),
+                    ..nothing(f, &why)
+                }
+            }
+            _ => nothing(f, "the waits are a small part of the callers' time"),
+        };
     }
     if high / low > MAX_WIDTH {
         let (reason, why) = wide.words(threads as u64);
@@ -484,6 +506,11 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
             f.cpus
                 .map_or_else(String::new, |cpus| format!(", {}", plural(cpus.into(), "CPU"))),
         );
+        if let Wide::Others { .. } = wide {
+            let (reason, why) = wide.words(threads as u64);
+            what_if.reason = Some(reason.to_owned());
+            what_if.text = format!("{}: {why}", what_if.text);
+        }
     }
     what_if
 }
@@ -504,6 +531,8 @@ enum Wide {
     Queueing,
     /// Whether the lock's holder uses its CPU, with fewer CPUs than threads.
     OnCpu { cpus: f64 },
+    /// What other work does when there is more of this one: no CPU is idle.
+    Others { cpus: f64, others: f64 },
 }
 
 impl Wide {
@@ -533,6 +562,13 @@ impl Wide {
                  of the lock use theirs or sleep"
                     .to_owned(),
             ),
+            Wide::Others { cpus, others } => (
+                "cpus_busy",
+                format!(
+                    "no CPU is idle, and other work than these threads' has {others:.1} of {}",
+                    plural(cpus.round() as u64, "CPU"),
+                ),
+            ),
             Wide::OnCpu { cpus } => (
                 "on_cpu_unknown",
                 format!(
@@ -545,7 +581,16 @@ impl Wide {
     }
 }
 
-fn assumptions(f: &Figures<'_>) -> Vec<String> {
+/// CPUs that work for others than these threads, where that is a part and no CPU is idle: then a lock less gives the threads no CPU
+/// more, and what they wait for each other they may wait for a CPU instead.
+fn others(cpus: Option<u32>, cpu_use: CpuUse) -> Option<f64> {
+    let cpus = f64::from(cpus?);
+    let idle = cpu_use.idle?;
+    let others = cpus - idle - cpu_use.busy;
+    (idle < SOME_CPUS * cpus && others >= SOME_CPUS * cpus).then_some(others)
+}
+
+fn assumptions(f: &Figures<'_>, others: Option<f64>) -> Vec<String> {
     let driver = if f.driver_wait_ns > 0 {
         "waits for the driver's locks do not grow"
     } else {
@@ -555,7 +600,10 @@ fn assumptions(f: &Figures<'_>) -> Vec<String> {
         "the threads go on as before",
         "the rest of an operation takes as long",
         driver,
-        "the CPUs are free",
+        match others {
+            None => "the CPUs are free",
+            Some(_) => "other work keeps its CPUs, or takes more",
+        },
     ]
     .map(str::to_owned)
     .to_vec()
