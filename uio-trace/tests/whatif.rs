@@ -444,6 +444,13 @@ fn busy_cpus_are_not_given_away() {
     assert_eq!(said.reason.as_deref(), Some("cpus_busy"), "{said:?}");
     assert_eq!(said.verdict, WhatIfVerdict::NothingToGain, "{said:?}");
     assert!(said.text.contains("no CPU is idle"), "{said:?}");
+    // Behind which kind of operation they wait does not matter then.
+    for blocker in told.blockers.iter_mut().take(2) {
+        blocker.holder_op = Some(UioOp::Poll);
+    }
+    let said = told.what_if();
+    assert_eq!(said.verdict, WhatIfVerdict::Refused);
+    assert!(said.text.contains("no CPU is idle"), "{said:?}");
 }
 
 /// Long waits, but so few that hardly a thread waits at a time, are worth little whoever waits behind whom; unless the load

@@ -254,8 +254,20 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
         );
         return refused("one_cpu", text);
     }
+    // What would decide is said first, where no single factor describes the load.
+    let mixed = |reason: &str, text: String| match f.cpu_use.and_then(|cpu_use| others(f.cpus, cpu_use)) {
+        Some(others) => {
+            let wide = Wide::Others {
+                cpus: f.cpus.map_or(0.0, f64::from),
+                others,
+            };
+            let (reason, why) = wide.words(0);
+            refused(reason, format!("no projection: {why}"))
+        }
+        None => refused(reason, text),
+    };
     if share(main.wait_ns.as_ref().map_or(0, |h| h.sum), wait) < MAIN_OP_SHARE {
-        return refused(
+        return mixed(
             "mixed_ops",
             "no projection: several kinds of operations wait, no single factor describes them".into(),
         );
@@ -267,7 +279,7 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
             percent(1.0 - own),
             main.op,
         );
-        return refused("other_ops", text);
+        return mixed("other_ops", text);
     }
     unlike(main).then(|| {
         let text = format!(
