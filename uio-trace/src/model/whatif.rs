@@ -36,7 +36,9 @@ const UNLIKE_SHARE: f64 = 0.2;
 /// Difference that makes no other call, ns: an uncontended hold is counted from the entry.
 const SAME_NS: u64 = 10_000;
 /// A thread with a smaller part of the waits behind it is a guest: it takes no CPU from the others.
-const GUEST_SHARE: f64 = 0.01;
+pub const GUEST_SHARE: f64 = 0.01;
+/// So many times as many threads over the whole time as at once come and go.
+const TURNOVER: f64 = 1.25;
 /// Share of the CPUs below which none is idle, and from which other work has a part of them.
 const SOME_CPUS: f64 = 0.1;
 /// What is taken off and put on the calculated gain for what the model leaves out.
@@ -83,6 +85,22 @@ impl Behind {
         self.threads.iter().map(|(_, waits)| waits).sum()
     }
 
+    /// Threads at once, when new ones take the place of others: over the whole time each has but a small part of the waits.
+    fn turnover(&self) -> Option<f64> {
+        let at_once = self.at_once?.max(1) as f64;
+        let (mut main, mut of_main) = (0, 0);
+        let own = self.own();
+        for (_, waits) in self
+            .threads
+            .iter()
+            .filter(|(_, waits)| share(*waits, own) >= GUEST_SHARE)
+        {
+            main += 1;
+            of_main += waits;
+        }
+        (f64::from(main) > TURNOVER * at_once || share(of_main, own) < 1.0 / TURNOVER).then_some(at_once)
+    }
+
     /// Threads that take part: the others come by now and then.
     pub fn main_threads(&self) -> impl Iterator<Item = ThreadId> + '_ {
         let own = self.own();
@@ -98,6 +116,8 @@ impl Behind {
 pub struct Behind {
     /// Behind each thread that held the lock in the same kind of operation.
     pub threads: Vec<(ThreadId, u64)>,
+    /// How many of them there were at once: the median over the readings; `None`: not known.
+    pub at_once: Option<usize>,
     /// Time waited behind them, ns.
     pub own_wait_ns: u64,
     /// Time waited behind all holders that are known, ns. A wait whose holder is not known mostly found the lock free: the
@@ -307,6 +327,9 @@ fn most(latency: u64, lock: u64) -> f64 {
 /// The largest gain that so many waiting threads are worth, whatever the kinds of operations: by [`weighed`], with all whose
 /// holds are not those of the main kind, or not known, taken for one thread.
 fn at_most(behind: &Behind, waiting: f64) -> f64 {
+    if behind.turnover().is_some() {
+        return 1.0 / (1.0 - waiting).max(f64::MIN_POSITIVE);
+    }
     let mut parts: Vec<f64> = behind
         .threads
         .iter()
@@ -420,12 +443,23 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
     let counted = own > 0 && share(f.behind.wait_ns, wait) >= KNOWN_HOLDERS_SHARE;
     let parts: Vec<f64> = f.behind.threads.iter().map(|(_, n)| share(*n, own)).collect();
     // At least as many as were inside at a time; the ends of the time are not exact.
-    let threads =
-        (parts.iter().filter(|part| **part >= GUEST_SHARE).count() as f64).max((in_ops * 0.95).ceil());
-    let gain = weighed(&parts, in_ops, waiting);
+    let turnover = f.behind.turnover();
+    let main = parts.iter().filter(|part| **part >= GUEST_SHARE).count() as f64;
+    let threads = turnover.unwrap_or(main).max((in_ops * 0.95).ceil());
+    let gain = match turnover {
+        // Whoever takes part: so many at a time, and alike.
+        Some(_) => threads / (threads - waiting).max(f64::MIN_POSITIVE),
+        None => weighed(&parts, in_ops, waiting),
+    };
     let shared = share(f.behind.same_cpu, f.behind.all) >= SHARED_CPUS_SHARE;
     let (low, high, wide) = match f.cpus.map(f64::from) {
         _ if !counted => (1.0, ceiling, Wide::Threads),
+        Some(cpus) if turnover.is_some() => {
+            // At least as few as are in operations on average, at most as many as were seen from one reading to the next.
+            let burning = (threads - waiting).max(f64::MIN_POSITIVE);
+            let low = if shared { 1.0 } else { gain.min(cpus / burning) };
+            (with_margin(low, LOW_MARGIN), ceiling, Wide::Turnover)
+        }
         None => (1.0, ceiling, Wide::Cpus),
         Some(cpus)
             if let Some(cpu_use) = f.cpu_use
@@ -531,6 +565,8 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
 enum Wide {
     /// How many threads take part.
     Threads,
+    /// How many threads take part at a time, where they come and go.
+    Turnover,
     /// Whether the load paused.
     Pauses,
     /// How many CPUs there are.
@@ -562,6 +598,10 @@ impl Wide {
                 "threads_unknown",
                 "who held the lock is not known of enough waits to tell how many threads take part"
                     .to_owned(),
+            ),
+            Wide::Turnover => (
+                "threads_unknown",
+                "threads come and go, and how many take part at a time is not known".to_owned(),
             ),
             Wide::Pauses => (
                 "pauses_unknown",
