@@ -209,8 +209,9 @@ impl Told {
         if self.paused {
             for parts in 1..=SAMPLES {
                 let ts_ns = self.duration_ns + self.duration_ns / SAMPLES * parts;
-                let kind = EventKind::Tick;
-                model.apply(Event { ts_ns, kind });
+                for kind in [EventKind::UioReading(vec![self.reading.clone()]), EventKind::Tick] {
+                    model.apply(Event { ts_ns, kind });
+                }
             }
         }
         model.snapshot(Scope::SinceStart).uio_devices[0].what_if.clone()

@@ -84,6 +84,8 @@ pub struct Blockers {
     entries: HashMap<Key, Entry>,
     /// Between two readings, threads that others of the same kind of operation waited behind: how often there were so many.
     at_once: HashMap<(DeviceKey, UioOp), Rounds>,
+    /// Waits behind each of them since the last round.
+    grown: HashMap<(DeviceKey, UioOp), BTreeMap<(u32, u32), u64>>,
     /// Waits whose holder found no place.
     pub lost: u64,
 }
@@ -91,7 +93,6 @@ pub struct Blockers {
 impl Blockers {
     /// New readings; an entry that is not among them keeps its figures.
     pub fn readings(&mut self, readings: Vec<UioBlockerReading>) {
-        let mut grown: HashMap<(DeviceKey, UioOp), Vec<u64>> = HashMap::new();
         for reading in readings {
             let key = Key {
                 device: reading.device,
@@ -106,10 +107,6 @@ impl Blockers {
                 same_cpu: reading.same_cpu,
             };
             let before = self.entries.get(&key).map_or(0, |entry| entry.now.count);
-            if key.holder_op == Some(key.waiter_op) && now.count > before {
-                let of = grown.entry((key.device, key.waiter_op)).or_default();
-                of.push(now.count - before);
-            }
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.now = now;
             } else if self.entries.len() < MAX_BLOCKERS {
@@ -121,11 +118,20 @@ impl Blockers {
                 self.entries.insert(key, entry);
             } else {
                 self.lost += 1;
+                continue;
+            }
+            if key.holder_op == Some(key.waiter_op) && now.count > before {
+                let of = self.grown.entry((key.device, key.waiter_op)).or_default();
+                *of.entry((key.tgid, key.tid)).or_default() += now.count - before;
             }
         }
-        for (of, counts) in grown {
-            let guests = counts.iter().sum::<u64>() as f64 * GUEST_SHARE;
-            let threads = counts.iter().filter(|count| **count as f64 >= guests).count();
+    }
+
+    /// Everything of a moment has been read.
+    pub fn end_round(&mut self) {
+        for (of, counts) in std::mem::take(&mut self.grown) {
+            let guests = counts.values().sum::<u64>() as f64 * GUEST_SHARE;
+            let threads = counts.values().filter(|count| **count as f64 >= guests).count();
             *self
                 .at_once
                 .entry(of)

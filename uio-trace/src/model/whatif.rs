@@ -540,7 +540,7 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
         what_if.verdict = WhatIfVerdict::TooWide;
         what_if.reason = Some(reason.to_owned());
         what_if.text = format!(
-            "no useful projection, {low:.1} to {high:.1} times as many {} operations: {why}",
+            "without info_lock {low:.1} to {high:.1} times as many {} operations, too wide a range to rely on: {why}",
             op.op,
         );
     } else {
