@@ -311,7 +311,7 @@ pub enum RefState {
     Held(u64),
 }
 
-/// What the scheduler has counted of a thread since it began.
+/// What the scheduler has counted of a thread since it began. Process 0, thread 0: the idle tasks of all CPUs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadTime {
     /// Its process.

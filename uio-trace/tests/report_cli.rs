@@ -105,6 +105,20 @@ fn a_part_of_a_recording() {
     let part = run(&folder, &["report", "triage.uiotrace", "--comm", "postgres"]);
     assert!(part.text().contains("postgres (42"), "{}", part.text());
     assert!(!part.text().contains("mysqld"));
+    // A part says that it is one; the whole does not.
+    let unwrapped = part.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        unwrapped.contains("only what was asked for is looked at (--comm postgres)"),
+        "{unwrapped}"
+    );
+    let nobody = run(
+        &folder,
+        &["report", "triage.uiotrace", "--json", "--comm", "nobody"],
+    );
+    assert!(nobody.text().contains("\"id\":\"filtered\""));
+    assert!(!nobody.text().contains("\"id\":\"nothing_here\""));
+    let whole = run(&folder, &["report", "triage.uiotrace", "--json"]);
+    assert!(!whole.text().contains("\"id\":\"filtered\""));
     let device = run(&folder, &["report", "triage.uiotrace", "--device", "igb_uio"]);
     assert!(device.text().contains("uio1 (igb_uio)") && !device.text().contains("uio0"));
     let slow = run(&folder, &["report", "triage.uiotrace", "--slow", "5ms"]);
@@ -123,7 +137,7 @@ fn files_are_whole_and_none_is_overwritten() {
     let page = fs::read(folder.join("r.html")).unwrap();
     assert!(page.ends_with(b"</html>\n"));
     let again = run(&folder, &["report", "mended.uiotrace", "--html", "-o", "r.html"]);
-    assert_eq!(again.code, 1);
+    assert_eq!(again.code, 2);
     assert!(
         again.err.contains("r.html exists") && again.err.contains("--force"),
         "{}",
@@ -137,15 +151,28 @@ fn files_are_whole_and_none_is_overwritten() {
     assert_eq!(forced.code, 0, "{}", forced.err);
     assert_ne!(fs::read(folder.join("r.html")).unwrap(), page);
     // Not a folder, nor below something that is none; and an input that is also the output.
-    for (out, why) in [
-        (".", "is a folder"),
-        ("none/r.html", "no folder none"),
-        ("triage.uiotrace", "exists"),
+    for (out, why, code) in [
+        (".", "is a folder", 2),
+        ("none/r.html", "no folder none", 1),
+        ("triage.uiotrace", "is what is read", 2),
     ] {
         let ended = run(&folder, &["report", "triage.uiotrace", "-o", out]);
-        assert_eq!(ended.code, 1, "{out}");
+        assert_eq!(ended.code, code, "{out}");
         assert!(ended.err.contains(why), "{out}: {}", ended.err);
     }
+    // What is read is never replaced, under whatever name.
+    fs::hard_link(folder.join("mended.uiotrace"), folder.join("same")).unwrap();
+    let read = fs::read(folder.join("mended.uiotrace")).unwrap();
+    for args in [
+        &["report", "mended.uiotrace"][..],
+        &["diff", "triage.uiotrace", "mended.uiotrace"],
+    ] {
+        let ended = run(&folder, &[args, &["--force", "-o", "same"]].concat());
+        assert_eq!(ended.code, 2, "{}", ended.err);
+        assert!(ended.err.contains("is what is read"), "{}", ended.err);
+    }
+    assert_eq!(fs::read(folder.join("mended.uiotrace")).unwrap(), read);
+    fs::remove_file(folder.join("same")).unwrap();
     for full in [&["-o", "/dev/full"][..], &[]] {
         let mut command = Command::new(PROGRAM);
         command

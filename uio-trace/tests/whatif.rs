@@ -56,6 +56,8 @@ struct Told {
     paused: bool,
     /// Readings over time, not only one at the end.
     samples: u64,
+    /// So many generations of threads, one after the other, with equal parts of the waits.
+    generations: Option<u64>,
 }
 
 impl Told {
@@ -111,8 +113,26 @@ impl Told {
             ring_lost: 0,
             paused: false,
             samples: SAMPLES,
+            generations: None,
             duration_ns: run.duration_ns * SLOWER,
         }
+    }
+
+    /// What is read of the holders after so many samples.
+    fn generations_until(&self, parts: u64) -> Vec<UioBlockerReading> {
+        let generations = self.generations.unwrap_or(0);
+        let until = generations * parts / SAMPLES;
+        let of = |generation: u64| {
+            self.blockers.iter().map(move |blocker| {
+                let mut blocker = blocker.clone();
+                blocker.holder.tid += 1_000 * generation as u32;
+                blocker.count /= generations;
+                blocker.wait_ns /= generations;
+                blocker.same_cpu /= generations;
+                blocker
+            })
+        };
+        (0..until).flat_map(of).collect()
     }
 
     fn what_if(&self) -> WhatIf {
@@ -163,6 +183,7 @@ impl Told {
             for kind in [
                 EventKind::UioReading(vec![reading]),
                 EventKind::ThreadTimes(times.collect()),
+                EventKind::UioBlockers(self.generations_until(parts)),
                 EventKind::Tick,
             ] {
                 let ts_ns = self.duration_ns / SAMPLES * parts;
@@ -172,7 +193,10 @@ impl Told {
         for kind in [
             EventKind::UioLockKind(self.lock),
             EventKind::UioReading(vec![self.reading.clone()]),
-            EventKind::UioBlockers(self.blockers.clone()),
+            EventKind::UioBlockers(match self.generations {
+                Some(_) => self.generations_until(SAMPLES),
+                None => self.blockers.clone(),
+            }),
             EventKind::ThreadTimes(self.times.clone()),
             EventKind::Counters(counters.into()),
             EventKind::Tick,
@@ -185,8 +209,9 @@ impl Told {
         if self.paused {
             for parts in 1..=SAMPLES {
                 let ts_ns = self.duration_ns + self.duration_ns / SAMPLES * parts;
-                let kind = EventKind::Tick;
-                model.apply(Event { ts_ns, kind });
+                for kind in [EventKind::UioReading(vec![self.reading.clone()]), EventKind::Tick] {
+                    model.apply(Event { ts_ns, kind });
+                }
             }
         }
         model.snapshot(Scope::SinceStart).uio_devices[0].what_if.clone()
@@ -404,6 +429,88 @@ fn waking_the_next_waiter_goes_with_the_lock() {
     told.reading.wake_ns = 0;
     let said = told.what_if();
     assert!(said.high.unwrap() < gain, "{said:?}");
+}
+
+/// The threads' CPUs are all there is, and others have them: a lock less gives nobody a CPU.
+#[test]
+fn busy_cpus_are_not_given_away() {
+    let work = Work {
+        threads: 4,
+        cpus: 4,
+        think_ns: 2_000,
+        entry_ns: 1_000,
+        hold_ns: 200_000,
+        sleeps: false,
+    };
+    let mut told = Told::of(&simulation::run(&work, true), 4);
+    let idle = |told: &mut Told, cpus: f64| {
+        told.times.retain(|time| time.tgid != 0);
+        told.times.push(ThreadTime {
+            tgid: 0,
+            tid: 0,
+            cpu_ns: (told.duration_ns as f64 * cpus) as u64,
+            runqueue_ns: 0,
+        });
+    };
+    let used: u64 = told.times.iter().map(|time| time.cpu_ns).sum();
+    let used = used as f64 / told.duration_ns as f64;
+    let free = told.what_if();
+    assert!(used < 3.5 && free.high.unwrap() > 3.0, "{used} {free:?}");
+    // Nobody else uses a CPU: nothing changes.
+    idle(&mut told, 4.0 - used);
+    let alone = told.what_if();
+    assert_eq!((alone.low, alone.high), (free.low, free.high));
+    // Some others, but there are idle CPUs.
+    idle(&mut told, 0.5);
+    assert_eq!(told.what_if().low, free.low);
+    // One thread's work is done at a time, and fills what CPU the threads have.
+    idle(&mut told, 0.0);
+    let said = told.what_if();
+    assert_eq!(said.reason.as_deref(), Some("cpus_busy"), "{said:?}");
+    assert_eq!(said.verdict, WhatIfVerdict::NothingToGain, "{said:?}");
+    assert!(said.text.contains("no CPU is idle"), "{said:?}");
+    // Behind which kind of operation they wait does not matter then.
+    for blocker in told.blockers.iter_mut().take(2) {
+        blocker.holder_op = Some(UioOp::Poll);
+    }
+    let said = told.what_if();
+    assert_eq!(said.verdict, WhatIfVerdict::Refused);
+    assert!(said.text.contains("no CPU is idle"), "{said:?}");
+}
+
+/// Processes that end and are replaced by others: never more than four threads at once. Over the whole time each has but a small
+/// part of the waits, and what is gained is what four threads gain.
+#[test]
+fn threads_that_are_replaced_are_no_more_threads() {
+    let work = Work {
+        threads: 4,
+        cpus: 4,
+        think_ns: 2_000,
+        entry_ns: 1_000,
+        hold_ns: 200_000,
+        sleeps: true,
+    };
+    let run = simulation::run(&work, true);
+    let told = Told::of(&run, 4);
+    let gain = simulation::run(&work, false).latency.len() as f64 / run.latency.len() as f64;
+    let steady = told.what_if();
+    assert_eq!(steady.verdict, WhatIfVerdict::Range, "{steady:?}");
+    // The same waits, behind as many generations of four as there are readings, or behind many more of them.
+    for generations in [SAMPLES, 10 * SAMPLES] {
+        let mut replaced = told.clone();
+        replaced.generations = Some(generations);
+        replaced.times.clear();
+        let said = replaced.what_if();
+        let (low, high) = (said.low.unwrap(), said.high.unwrap());
+        assert!(low <= gain && gain <= high, "{generations}: {gain} {said:?}");
+        // Told apart where a reading sees each generation by itself.
+        let verdict = if generations == SAMPLES {
+            WhatIfVerdict::Range
+        } else {
+            WhatIfVerdict::TooWide
+        };
+        assert_eq!(said.verdict, verdict, "{said:?}");
+    }
 }
 
 /// Long waits, but so few that hardly a thread waits at a time, are worth little whoever waits behind whom; unless the load

@@ -16,7 +16,7 @@ use std::path::Path;
 /// # Errors
 /// What ended it other than well.
 pub fn run(config: &DiffConfig) -> Result<(), AppError> {
-    config.target.check()?;
+    config.target.check(&[&config.before, &config.after])?;
     let before = side(&config.before)?;
     let after = side(&config.after)?;
     let comparison = diff::compare(&before, &after);

@@ -6,8 +6,9 @@
 use crate::{
     config::TraceConfig,
     event::{Event, EventKind, KernelPtr, Task, UioDeviceInfo},
+    format::printable,
     ingest::decode,
-    model::snapshot::Snapshot,
+    model::snapshot::{Finding, Severity, Snapshot},
     probes::session::COMM,
 };
 use std::collections::{BTreeSet, HashSet};
@@ -24,6 +25,8 @@ pub struct Filter {
     device: Option<String>,
     owner: Option<String>,
     all: bool,
+    /// The options that leave something out, as they were given; empty: nothing is.
+    words: String,
     refs: HashSet<KernelPtr>,
     /// Those of wanted AIO contexts: `reqs` is killed in RCU context, by whoever was interrupted.
     of_contexts: HashSet<KernelPtr>,
@@ -40,6 +43,7 @@ impl Filter {
             device: config.device.clone(),
             owner: config.owner.clone(),
             all: config.all,
+            words: words(config),
             ..Filter::default()
         }
     }
@@ -159,8 +163,31 @@ impl Filter {
         keep.then_some(event)
     }
 
-    /// Leaves out of a snapshot what was not asked for: other owners, the tool's own refs.
+    /// Leaves out of a snapshot what was not asked for (other owners, the tool's own refs), and says what was asked for: that nothing
+    /// is seen of all others is no finding about the host.
     pub fn shape(&self, snapshot: &mut Snapshot) {
+        if !self.words.is_empty() {
+            for finding in &mut snapshot.findings {
+                if finding.id == "nothing_here" {
+                    finding.id = "nothing_asked_for".to_owned();
+                    finding.text = format!("of what was asked for, {}", finding.text);
+                }
+            }
+            let filtered = Finding {
+                id: "filtered".to_owned(),
+                severity: Severity::Info,
+                subject: "host".to_owned(),
+                text: format!(
+                    "only what was asked for is looked at ({}): all else on this host is left out, also of how long a lock is held \
+                     and how many wait for it",
+                    self.words
+                ),
+                cost: 0.0,
+                evidence: Default::default(),
+            };
+            // First: it says what all others are about.
+            snapshot.findings.insert(0, filtered);
+        }
         let all = self.all;
         snapshot.ref_owners.retain(|row| {
             (all || !row.own)
@@ -170,6 +197,22 @@ impl Filter {
                     .is_none_or(|text| row.owner.contains(text) || row.release.contains(text))
         });
     }
+}
+
+/// The options that leave something out.
+fn words(config: &TraceConfig) -> String {
+    let pid = config.pid.map(|pid| pid.to_string());
+    let options = [
+        ("--pid", &pid),
+        ("--comm", &config.comm),
+        ("--cgroup", &config.cgroup),
+        ("--device", &config.device),
+        ("--owner", &config.owner),
+    ];
+    let given = options
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name} {}", printable(value.clone()?))));
+    given.collect::<Vec<_>>().join(", ")
 }
 
 /// A name as events have it.

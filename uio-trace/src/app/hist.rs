@@ -18,11 +18,12 @@ use crate::{
     say::say,
 };
 use std::io::Write;
+use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// Longest time between two readings of the kernel's histograms: their 32-bit counts must not wrap twice, and samples over
 /// time tell pauses of a load (model::whatif).
-const READ_AT_LEAST: std::time::Duration = std::time::Duration::from_millis(500);
+const READ_AT_LEAST: Duration = Duration::from_millis(500);
 
 /// Runs until a signal, `--duration`, or COUNT intervals.
 ///
@@ -74,12 +75,9 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
             if left == Some(0) {
                 return finish(tracer);
             }
-            // Fixed marks, not "interval after printing": a slow reader must not stretch time. Missed ones are skipped.
-            while let (Some(at), Some(interval)) = (next, config.interval)
-                && at <= now
-            {
-                next = Some(at + interval);
-            }
+            next = next
+                .zip(config.interval)
+                .map(|(at, interval)| mark_after(at, interval, Instant::now()));
         }
         if ends.is_some_and(|at| at <= now) {
             break;
@@ -101,6 +99,16 @@ pub async fn run(config: HistConfig) -> Result<(), AppError> {
     };
     out.print(&tracer, model.snapshot(scope))?;
     finish(tracer)
+}
+
+/// When the next interval ends. Fixed marks, not "interval after printing": a slow reader must not stretch time. Missed ones are
+/// skipped, also those that were missed while the last one was read and printed: else a row of a few ms would follow.
+fn mark_after(at: Instant, interval: Duration, now: Instant) -> Instant {
+    let mut next = at + interval;
+    while next <= now {
+        next += interval;
+    }
+    next
 }
 
 /// Results are out; takes the probes back.
@@ -184,5 +192,21 @@ impl Output<'_> {
         self.printed += 1;
         out.flush()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_that_were_missed_are_skipped() {
+        let begin = Instant::now();
+        let ms = Duration::from_millis;
+        let after = |at: u64, now: u64| mark_after(begin + ms(at), ms(500), begin + ms(now)) - begin;
+        assert_eq!(after(500, 501), ms(1000));
+        // Reading took until the mark behind the next one.
+        assert_eq!(after(500, 1083), ms(1500));
+        assert_eq!(after(500, 1500), ms(2000));
     }
 }

@@ -7,7 +7,7 @@ use super::owned_file;
 use crate::error::AppError;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Where to, and whether a file that is there may go.
@@ -24,11 +24,23 @@ impl Target {
     /// for a minute in vain.
     ///
     /// # Errors
-    /// [`AppError::Failed`]: the file exists, or its folder does not.
-    pub fn check(&self) -> Result<(), AppError> {
+    /// [`AppError::Usage`]: the file exists, or is one of the `inputs`, which no --force replaces: it would be gone when it is needed;
+    /// [`AppError::Failed`]: its folder does not exist.
+    pub fn check(&self, inputs: &[&Path]) -> Result<(), AppError> {
         let Some(path) = &self.path else { return Ok(()) };
+        let file = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino(), meta.is_file()));
+        if let Ok(there @ (_, _, true)) = file(path)
+            && inputs
+                .iter()
+                .any(|input| file(input).is_ok_and(|input| input == there))
+        {
+            return Err(AppError::Usage(format!(
+                "{} exists, and is what is read: give another name with -o",
+                path.display()
+            )));
+        }
         match fs::symlink_metadata(path) {
-            Ok(meta) if meta.is_dir() => Err(AppError::Failed(format!(
+            Ok(meta) if meta.is_dir() => Err(AppError::Usage(format!(
                 "{} is a folder: name a file in it",
                 path.display()
             ))),
@@ -61,7 +73,7 @@ impl Target {
             out.flush()?;
             return Ok(());
         };
-        self.check()?;
+        self.check(&[])?;
         // A link, a device or a pipe stays what it is, and what it leads to is written.
         let special = match fs::metadata(path) {
             Ok(meta) => {
@@ -137,7 +149,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 fn exists(path: &Path) -> AppError {
-    AppError::Failed(format!(
+    AppError::Usage(format!(
         "{} exists and is left as it is: give another name, or --force to replace it",
         path.display()
     ))

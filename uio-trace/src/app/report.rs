@@ -40,7 +40,11 @@ pub async fn run(config: ReportConfig) -> Result<(), AppError> {
             "a Perfetto trace is not for a terminal: give -o FILE, or redirect the output".into(),
         ));
     }
-    config.target.check()?;
+    let inputs: &[&Path] = match &config.source {
+        ReportSource::File(path) => &[path],
+        ReportSource::Live(_) => &[],
+    };
+    config.target.check(inputs)?;
     match &config.source {
         ReportSource::File(path) => {
             let mut filter = Filter::new(&config.trace);

@@ -2,7 +2,7 @@
 
 use super::limits::{MAX_BLOCKERS, SHOWN_BLOCKERS};
 use super::snapshot::{Blocker, OpPair};
-use super::whatif::Behind;
+use super::whatif::{Behind, GUEST_SHARE};
 use crate::event::{DeviceKey, UioBlockerReading, UioOp};
 use crate::format::printable;
 use std::cmp::Reverse;
@@ -50,10 +50,42 @@ struct Entry {
     base: Waits,
 }
 
+/// Number of readings by number of threads.
+#[derive(Debug, Clone, Default)]
+struct Rounds {
+    now: BTreeMap<usize, u64>,
+    /// As they were when the interval began.
+    base: BTreeMap<usize, u64>,
+}
+
+impl Rounds {
+    /// The median: a reading in which some threads ended and others began has them all. `None`: there was no reading.
+    fn median(&self, interval: bool) -> Option<usize> {
+        let since = |(threads, rounds): (&usize, &u64)| {
+            let base = if interval {
+                self.base.get(threads).copied()
+            } else {
+                None
+            };
+            (*threads, rounds.saturating_sub(base.unwrap_or(0)))
+        };
+        let all: u64 = self.now.iter().map(since).map(|(_, rounds)| rounds).sum();
+        let mut below = 0;
+        self.now.iter().map(since).find_map(|(threads, rounds)| {
+            below += rounds;
+            (rounds > 0 && 2 * below >= all).then_some(threads)
+        })
+    }
+}
+
 /// All holders others waited for.
 #[derive(Debug, Clone, Default)]
 pub struct Blockers {
     entries: HashMap<Key, Entry>,
+    /// Between two readings, threads that others of the same kind of operation waited behind: how often there were so many.
+    at_once: HashMap<(DeviceKey, UioOp), Rounds>,
+    /// Waits behind each of them since the last round.
+    grown: HashMap<(DeviceKey, UioOp), BTreeMap<(u32, u32), u64>>,
     /// Waits whose holder found no place.
     pub lost: u64,
 }
@@ -74,6 +106,7 @@ impl Blockers {
                 wait_ns: reading.wait_ns,
                 same_cpu: reading.same_cpu,
             };
+            let before = self.entries.get(&key).map_or(0, |entry| entry.now.count);
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.now = now;
             } else if self.entries.len() < MAX_BLOCKERS {
@@ -85,7 +118,27 @@ impl Blockers {
                 self.entries.insert(key, entry);
             } else {
                 self.lost += 1;
+                continue;
             }
+            if key.holder_op == Some(key.waiter_op) && now.count > before {
+                let of = self.grown.entry((key.device, key.waiter_op)).or_default();
+                *of.entry((key.tgid, key.tid)).or_default() += now.count - before;
+            }
+        }
+    }
+
+    /// Everything of a moment has been read.
+    pub fn end_round(&mut self) {
+        for (of, counts) in std::mem::take(&mut self.grown) {
+            let guests = counts.values().sum::<u64>() as f64 * GUEST_SHARE;
+            let threads = counts.values().filter(|count| **count as f64 >= guests).count();
+            *self
+                .at_once
+                .entry(of)
+                .or_default()
+                .now
+                .entry(threads)
+                .or_default() += 1;
         }
     }
 
@@ -93,6 +146,9 @@ impl Blockers {
     pub fn begin_interval(&mut self) {
         for entry in self.entries.values_mut() {
             entry.base = entry.now;
+        }
+        for rounds in self.at_once.values_mut() {
+            rounds.base.clone_from(&rounds.now);
         }
     }
 
@@ -150,6 +206,10 @@ impl Blockers {
             }
         }
         behind.threads = threads.into_iter().collect();
+        behind.at_once = self
+            .at_once
+            .get(&(device, op))
+            .and_then(|rounds| rounds.median(interval));
         behind
     }
 

@@ -350,5 +350,19 @@ mod tests {
             .map(|s| (s.held, s.waiting))
             .collect();
         assert_eq!(samples, [(0.5, 0.5); 3]);
+        // A replay's clock goes on until the next reading; what is known of the lock is as it was.
+        let known = |model: &Model| {
+            let snapshot = model.snapshot(Scope::SinceStart);
+            (
+                snapshot.uio_devices[0].utilization,
+                snapshot.uio_devices[0].mean_waiters,
+            )
+        };
+        let before = known(&model);
+        model.apply(Event {
+            ts_ns: 4 * S - 1,
+            kind: EventKind::Tick,
+        });
+        assert_eq!(known(&model), before);
     }
 }

@@ -270,7 +270,7 @@ impl Model {
                 self.refs.symbol(addr, &name, module.as_deref());
             }
             EventKind::KillStack { id, frames } => self.refs.kill_stack(id, frames),
-            EventKind::UioReading(readings) => self.uio.readings(readings),
+            EventKind::UioReading(readings) => self.uio.readings(ts_ns, readings),
             EventKind::UioBlockers(readings) => self.blockers.readings(readings),
             EventKind::ThreadTimes(times) => self.threads.readings(ts_ns, times),
             EventKind::UioRunning(rows) => {
@@ -315,7 +315,10 @@ impl Model {
                 self.running.stacks(&stacks);
                 self.stacks.set(stacks);
             }
-            EventKind::Tick => self.remember(ts_ns),
+            EventKind::Tick => {
+                self.blockers.end_round();
+                self.remember(ts_ns);
+            }
         }
     }
 
@@ -393,7 +396,11 @@ impl Model {
             lost_share: loss.of(&OPERATIONS_LOST) as f64 / loss.seen.max(1) as f64,
             interval: in_interval,
             start_ns,
-            duration_ns: duration_ns.max(1),
+            // Up to the last reading: between two, a replay's clock goes on and the counts stand still.
+            duration_ns: match self.uio.read_ns() {
+                Some(read_ns) if read_ns > start_ns => read_ns.min(self.now_ns) - start_ns,
+                _ => duration_ns.max(1),
+            },
             wait_measured: self.wait_measured(),
             spin_measured: self.attached(snapshot::CONTENTION_HOOK),
         };

@@ -60,6 +60,8 @@ pub struct Uio {
     series: BTreeMap<(DeviceKey, UioOp), Series>,
     devices: BTreeMap<DeviceKey, Device>,
     epoch: u64,
+    /// When the counts were read last.
+    read_ns: Option<MonotonicNs>,
     /// Series and devices that found no place.
     pub refused: u64,
     refused_keys: HashSet<DeviceKey>,
@@ -114,6 +116,7 @@ impl Default for Uio {
             series: BTreeMap::new(),
             devices: BTreeMap::new(),
             epoch: 0,
+            read_ns: None,
             refused: 0,
             refused_keys: HashSet::new(),
         }
@@ -122,7 +125,8 @@ impl Default for Uio {
 
 impl Uio {
     /// New readings; a series that is not among them keeps its figures.
-    pub fn readings(&mut self, readings: Vec<UioSeriesReading>) {
+    pub fn readings(&mut self, ts_ns: MonotonicNs, readings: Vec<UioSeriesReading>) {
+        self.read_ns = Some(ts_ns);
         for reading in readings.into_iter().map(believed) {
             let key = (reading.device, reading.op);
             if reading.contended > 0 && self.lock == UioLock::Unknown {
@@ -306,6 +310,11 @@ impl Uio {
     /// Name of a device.
     pub fn name(&self, key: DeviceKey) -> Option<String> {
         self.devices.get(&key)?.name.clone()
+    }
+
+    /// When the counts were read last; `None`: not yet.
+    pub fn read_ns(&self) -> Option<MonotonicNs> {
+        self.read_ns
     }
 
     /// Is the driver there?

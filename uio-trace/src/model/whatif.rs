@@ -36,7 +36,11 @@ const UNLIKE_SHARE: f64 = 0.2;
 /// Difference that makes no other call, ns: an uncontended hold is counted from the entry.
 const SAME_NS: u64 = 10_000;
 /// A thread with a smaller part of the waits behind it is a guest: it takes no CPU from the others.
-const GUEST_SHARE: f64 = 0.01;
+pub const GUEST_SHARE: f64 = 0.01;
+/// So many times as many threads over the whole time as at once come and go.
+const TURNOVER: f64 = 1.25;
+/// Share of the CPUs below which none is idle, and from which other work has a part of them.
+const SOME_CPUS: f64 = 0.1;
 /// What is taken off and put on the calculated gain for what the model leaves out.
 const LOW_MARGIN: f64 = 0.82;
 const HIGH_MARGIN: f64 = 1.22;
@@ -81,6 +85,22 @@ impl Behind {
         self.threads.iter().map(|(_, waits)| waits).sum()
     }
 
+    /// Threads at once, when new ones take the place of others: over the whole time each has but a small part of the waits.
+    fn turnover(&self) -> Option<f64> {
+        let at_once = self.at_once?.max(1) as f64;
+        let (mut main, mut of_main) = (0, 0);
+        let own = self.own();
+        for (_, waits) in self
+            .threads
+            .iter()
+            .filter(|(_, waits)| share(*waits, own) >= GUEST_SHARE)
+        {
+            main += 1;
+            of_main += waits;
+        }
+        (f64::from(main) > TURNOVER * at_once || share(of_main, own) < 1.0 / TURNOVER).then_some(at_once)
+    }
+
     /// Threads that take part: the others come by now and then.
     pub fn main_threads(&self) -> impl Iterator<Item = ThreadId> + '_ {
         let own = self.own();
@@ -96,6 +116,8 @@ impl Behind {
 pub struct Behind {
     /// Behind each thread that held the lock in the same kind of operation.
     pub threads: Vec<(ThreadId, u64)>,
+    /// How many of them there were at once: the median over the readings; `None`: not known.
+    pub at_once: Option<usize>,
     /// Time waited behind them, ns.
     pub own_wait_ns: u64,
     /// Time waited behind all holders that are known, ns. A wait whose holder is not known mostly found the lock free: the
@@ -252,8 +274,20 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
         );
         return refused("one_cpu", text);
     }
+    // What would decide is said first, where no single factor describes the load.
+    let mixed = |reason: &str, text: String| match f.cpu_use.and_then(|cpu_use| others(f.cpus, cpu_use)) {
+        Some(others) => {
+            let wide = Wide::Others {
+                cpus: f.cpus.map_or(0.0, f64::from),
+                others,
+            };
+            let (reason, why) = wide.words(0);
+            refused(reason, format!("no projection: {why}"))
+        }
+        None => refused(reason, text),
+    };
     if share(main.wait_ns.as_ref().map_or(0, |h| h.sum), wait) < MAIN_OP_SHARE {
-        return refused(
+        return mixed(
             "mixed_ops",
             "no projection: several kinds of operations wait, no single factor describes them".into(),
         );
@@ -265,7 +299,7 @@ fn refuse(f: &Figures<'_>) -> Option<WhatIf> {
             percent(1.0 - own),
             main.op,
         );
-        return refused("other_ops", text);
+        return mixed("other_ops", text);
     }
     unlike(main).then(|| {
         let text = format!(
@@ -293,6 +327,9 @@ fn most(latency: u64, lock: u64) -> f64 {
 /// The largest gain that so many waiting threads are worth, whatever the kinds of operations: by [`weighed`], with all whose
 /// holds are not those of the main kind, or not known, taken for one thread.
 fn at_most(behind: &Behind, waiting: f64) -> f64 {
+    if behind.turnover().is_some() {
+        return 1.0 / (1.0 - waiting).max(f64::MIN_POSITIVE);
+    }
     let mut parts: Vec<f64> = behind
         .threads
         .iter()
@@ -406,12 +443,23 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
     let counted = own > 0 && share(f.behind.wait_ns, wait) >= KNOWN_HOLDERS_SHARE;
     let parts: Vec<f64> = f.behind.threads.iter().map(|(_, n)| share(*n, own)).collect();
     // At least as many as were inside at a time; the ends of the time are not exact.
-    let threads =
-        (parts.iter().filter(|part| **part >= GUEST_SHARE).count() as f64).max((in_ops * 0.95).ceil());
-    let gain = weighed(&parts, in_ops, waiting);
+    let turnover = f.behind.turnover();
+    let main = parts.iter().filter(|part| **part >= GUEST_SHARE).count() as f64;
+    let threads = turnover.unwrap_or(main).max((in_ops * 0.95).ceil());
+    let gain = match turnover {
+        // Whoever takes part: so many at a time, and alike.
+        Some(_) => threads / (threads - waiting).max(f64::MIN_POSITIVE),
+        None => weighed(&parts, in_ops, waiting),
+    };
     let shared = share(f.behind.same_cpu, f.behind.all) >= SHARED_CPUS_SHARE;
     let (low, high, wide) = match f.cpus.map(f64::from) {
         _ if !counted => (1.0, ceiling, Wide::Threads),
+        Some(cpus) if turnover.is_some() => {
+            // At least as few as are in operations on average, at most as many as were seen from one reading to the next.
+            let burning = (threads - waiting).max(f64::MIN_POSITIVE);
+            let low = if shared { 1.0 } else { gain.min(cpus / burning) };
+            (with_margin(low, LOW_MARGIN), ceiling, Wide::Turnover)
+        }
         None => (1.0, ceiling, Wide::Cpus),
         Some(cpus)
             if let Some(cpu_use) = f.cpu_use
@@ -454,6 +502,17 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
             (low, ceiling, Wide::OnCpu { cpus })
         }
     };
+    let others = f.cpu_use.and_then(|cpu_use| others(f.cpus, cpu_use));
+    let (low, high, wide) = match (f.cpu_use, others) {
+        (Some(cpu_use), Some(others)) if counted => {
+            let spinning = op.spin_ns.map(|ns| per_time(ns) + waking);
+            let cpus = cpu_use.busy + cpu_use.idle.unwrap_or(0.0) + others;
+            let (least, _) = work(cpu_use, threads, waiting, spinning, cpus);
+            let most = with_margin((cpus - others) / least, CPU_HIGH_MARGIN);
+            (1.0, high.min(most), Wide::Others { cpus, others })
+        }
+        _ => (low, high, wide),
+    };
     // Two digits behind the point, outwards.
     let (low, high) = (low.min(high).max(1.0), high.max(1.0));
     let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
@@ -461,18 +520,27 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
         low: Some(low),
         high: Some(high),
         threads: counted.then_some(threads as u64),
-        assumptions: assumptions(f),
+        assumptions: assumptions(f, others),
         ..outcome(f, WhatIfVerdict::Range, "", String::new())
     };
     if high < WORTHLESS {
-        return nothing(f, "the waits are a small part of the callers' time");
+        return match wide {
+            Wide::Others { .. } => {
+                let (reason, why) = wide.words(threads as u64);
+                WhatIf {
+                    reason: Some(reason.to_owned()),
+                    ..nothing(f, &why)
+                }
+            }
+            _ => nothing(f, "the waits are a small part of the callers' time"),
+        };
     }
     if high / low > MAX_WIDTH {
         let (reason, why) = wide.words(threads as u64);
         what_if.verdict = WhatIfVerdict::TooWide;
         what_if.reason = Some(reason.to_owned());
         what_if.text = format!(
-            "no useful projection, {low:.1} to {high:.1} times as many {} operations: {why}",
+            "without info_lock {low:.1} to {high:.1} times as many {} operations, too wide a range to rely on: {why}",
             op.op,
         );
     } else {
@@ -484,6 +552,11 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
             f.cpus
                 .map_or_else(String::new, |cpus| format!(", {}", plural(cpus.into(), "CPU"))),
         );
+        if let Wide::Others { .. } = wide {
+            let (reason, why) = wide.words(threads as u64);
+            what_if.reason = Some(reason.to_owned());
+            what_if.text = format!("{}: {why}", what_if.text);
+        }
     }
     what_if
 }
@@ -492,6 +565,8 @@ fn bounds(f: &Figures<'_>) -> WhatIf {
 enum Wide {
     /// How many threads take part.
     Threads,
+    /// How many threads take part at a time, where they come and go.
+    Turnover,
     /// Whether the load paused.
     Pauses,
     /// How many CPUs there are.
@@ -504,6 +579,8 @@ enum Wide {
     Queueing,
     /// Whether the lock's holder uses its CPU, with fewer CPUs than threads.
     OnCpu { cpus: f64 },
+    /// What other work does when there is more of this one: no CPU is idle.
+    Others { cpus: f64, others: f64 },
 }
 
 impl Wide {
@@ -522,6 +599,10 @@ impl Wide {
                 "who held the lock is not known of enough waits to tell how many threads take part"
                     .to_owned(),
             ),
+            Wide::Turnover => (
+                "threads_unknown",
+                "threads come and go, and how many take part at a time is not known".to_owned(),
+            ),
             Wide::Pauses => (
                 "pauses_unknown",
                 "there are too few samples over time to tell pauses of the load from time between operations".to_owned(),
@@ -532,6 +613,13 @@ impl Wide {
                 "many waits began on the CPU the holder was on: threads share CPUs, and it is not known whether holders \
                  of the lock use theirs or sleep"
                     .to_owned(),
+            ),
+            Wide::Others { cpus, others } => (
+                "cpus_busy",
+                format!(
+                    "no CPU is idle, and other work than these threads' has {others:.1} of {}",
+                    plural(cpus.round() as u64, "CPU"),
+                ),
             ),
             Wide::OnCpu { cpus } => (
                 "on_cpu_unknown",
@@ -545,7 +633,16 @@ impl Wide {
     }
 }
 
-fn assumptions(f: &Figures<'_>) -> Vec<String> {
+/// CPUs that work for others than these threads, where that is a part and no CPU is idle: then a lock less gives the threads no CPU
+/// more, and what they wait for each other they may wait for a CPU instead.
+fn others(cpus: Option<u32>, cpu_use: CpuUse) -> Option<f64> {
+    let cpus = f64::from(cpus?);
+    let idle = cpu_use.idle?;
+    let others = cpus - idle - cpu_use.busy;
+    (idle < SOME_CPUS * cpus && others >= SOME_CPUS * cpus).then_some(others)
+}
+
+fn assumptions(f: &Figures<'_>, others: Option<f64>) -> Vec<String> {
     let driver = if f.driver_wait_ns > 0 {
         "waits for the driver's locks do not grow"
     } else {
@@ -555,7 +652,10 @@ fn assumptions(f: &Figures<'_>) -> Vec<String> {
         "the threads go on as before",
         "the rest of an operation takes as long",
         driver,
-        "the CPUs are free",
+        match others {
+            None => "the CPUs are free",
+            Some(_) => "other work keeps its CPUs, or takes more",
+        },
     ]
     .map(str::to_owned)
     .to_vec()

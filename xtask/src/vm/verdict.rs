@@ -68,7 +68,10 @@ impl Outcome {
     pub fn problem(&self) -> Option<String> {
         let up = self.lines.iter().any(|line| line.starts_with("UIO-TRACE-UP "));
         match (&self.ended, up, self.status()) {
-            (Ended::Hang(marker), _, _) => Some(format!("the guest's console said: {marker}")),
+            (Ended::Hang(marker), _, _) => Some(format!(
+                "the guest's console said: {marker} (in translation, with a thread for each processor, kernels do that by themselves \
+                 when code is patched: docs/testing.md; --one-thread of `cargo xtask vm` avoids it)"
+            )),
             (Ended::Limit(limit), _, _) => Some(format!("the guest ran longer than {} s", limit.as_secs())),
             (Ended::Silent(limit), _, _) => Some(format!("the guest said nothing for {} s", limit.as_secs())),
             (Ended::Off, false, _) => Some("the guest never came up".to_owned()),

@@ -216,6 +216,17 @@ fn serialised(device: &UioDevice, waits: &Waits, severity: Severity, subject: St
         );
         return finding("uio_one_cpu", Severity::Warning, subject, text, cost);
     }
+    if what_if.reason.as_deref() == Some("cpus_busy") {
+        let text = format!(
+            "{subject}: info_lock is not proven to be the limit: callers wait {} of their time (mean {}), but it is held {} of the \
+             time; {}",
+            percent(waits.share),
+            duration(waits.mean_ns),
+            percent(waits.utilization),
+            what_if.text,
+        );
+        return finding("uio_cpus_busy", Severity::Warning, subject, text, cost);
+    }
     if let Some(other) = uio_behind::other_kind(device) {
         let text = format!(
             "{subject}: callers wait for info_lock {} of their time, {} of it behind another kind of operation: {}",

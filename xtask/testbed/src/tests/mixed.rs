@@ -426,3 +426,34 @@ pub fn queue(_: &Guest) -> Result<String> {
     settings.restore()?;
     Ok(said.join("; "))
 }
+
+/// Processes of four writers, one after the other: there are never more than four threads, and most of what they do is waiting.
+pub fn replaced(_: &Guest) -> Result<String> {
+    const WRITERS: u64 = 4;
+    let device = Testbed::find(0)?;
+    device.set_hold(200, false)?;
+    let tool = Tool::start(&[])?;
+    for _ in 0..6 {
+        workload(&format!(
+            "uio-write --device {} --threads {WRITERS} --seconds 2",
+            device.node()
+        ))?;
+    }
+    let records = tool.finish()?;
+    device.set_hold(0, false)?;
+    let record = records
+        .device(&device.name)
+        .last()
+        .with_context(|| format!("no record of {}", device.name))?;
+    let said = &record["what_if"];
+    let text = || shortened(said);
+    same("threads at a time", said["threads"].as_u64(), Some(WRITERS)).with_context(text)?;
+    // With the lock one at a time sleeps, without it all four: by far more than half as many again.
+    if said["high"].as_f64().is_none_or(|high| high < 1.5) {
+        bail!("{}", text());
+    }
+    if let Some(finding) = records.of("finding").find(|row| row["id"] == "nothing_here") {
+        bail!("{}", shortened(finding));
+    }
+    Ok(said["text"].as_str().unwrap_or_default().to_owned())
+}

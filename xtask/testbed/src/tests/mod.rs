@@ -182,6 +182,7 @@ fn cases() -> Vec<Case> {
         full("uio_driver_lock", mixed::driver_lock).timed(),
         full("uio_queue_of_1_to_8_writers", mixed::queue).timed(),
         full("uio_faults_at_exit", at_exit::faults),
+        full("uio_threads_are_replaced", mixed::replaced),
         full("uio_under_way_is_shown", under_way::shown),
         full("uio_killed_while_waiting", under_way::killed_while_waiting),
         patching("bad_256_devices", under_way::many_devices),
