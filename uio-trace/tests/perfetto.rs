@@ -138,7 +138,8 @@ fn traces_are_of_the_schema_and_say_what_the_report_says() {
     assert!(whole.contains(" 941 slices"), "{whole}");
     judged("mended", &triage::meta(), &triage::mended_events(), &[]);
     judged("empty", &triage::meta(), &[], &[]);
-    judged("every-kind", &recorded::meta(), &recorded::events(), &[]);
+    // Its counts are read before its end: the report's means are of the time until then, the trace's of all of it.
+    valid("every-kind", &recorded::meta(), &recorded::events());
 }
 
 #[test]
