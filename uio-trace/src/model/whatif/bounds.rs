@@ -1,7 +1,7 @@
 //! The range: which laws hold of a load, what is known of it, and what is said of it then.
 
-use super::gain::{Loop, most, on_cpus, spread_over, weighed, with_margin, work};
-use super::words::{Wide, assumptions, other_work};
+use super::gain::{Loop, most, on_cpus, other_work, spread_over, weighed, with_margin, work};
+use super::words::{Wide, assumptions};
 use super::{Figures, GUEST_SHARE, HIGH_MARGIN, MAX_WIDTH, WORTHLESS, main_op, nothing, outcome, share};
 use crate::format::plural;
 use crate::model::snapshot::{UioOpFigures, WhatIf, WhatIfVerdict};

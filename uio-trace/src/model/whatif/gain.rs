@@ -4,6 +4,9 @@ use super::behind::Behind;
 use super::share;
 use crate::model::threads::CpuUse;
 
+/// Share of the CPUs below which none is idle, and from which other work has a part of them.
+const SOME_CPUS: f64 = 0.1;
+
 /// Gain when threads do nothing but operations (Z = 0): R / (R - W), with what goes with the waits.
 pub(super) fn most(latency: u64, lock: u64) -> f64 {
     latency as f64 / latency.saturating_sub(lock).max(1) as f64
@@ -101,4 +104,13 @@ pub(super) struct Loop {
 
 pub(super) fn with_margin(gain: f64, margin: f64) -> f64 {
     1.0 + (gain - 1.0).max(0.0) * margin
+}
+
+/// CPUs that work for others than these threads, where that is a part and no CPU is idle: then a lock less gives the threads no CPU
+/// more, and what they wait for each other they may wait for a CPU instead.
+pub(super) fn other_work(cpus: Option<u32>, cpu_use: CpuUse) -> Option<f64> {
+    let cpus = f64::from(cpus?);
+    let idle = cpu_use.idle?;
+    let others = cpus - idle - cpu_use.busy;
+    (idle < SOME_CPUS * cpus && others >= SOME_CPUS * cpus).then_some(others)
 }

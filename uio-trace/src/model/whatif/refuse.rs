@@ -1,7 +1,7 @@
 //! What forbids a projection.
 
-use super::gain::{at_most, most, with_margin};
-use super::words::{Wide, other_work};
+use super::gain::{at_most, most, other_work, with_margin};
+use super::words::Wide;
 use super::{Figures, HIGH_MARGIN, WORTHLESS, main_op, nothing, outcome, share};
 use crate::format::{duration, percent, plural};
 use crate::model::snapshot::{UioLock, UioOpFigures, WhatIf, WhatIfVerdict};

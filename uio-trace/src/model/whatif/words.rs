@@ -2,10 +2,6 @@
 
 use super::Figures;
 use crate::format::plural;
-use crate::model::threads::CpuUse;
-
-/// Share of the CPUs below which none is idle, and from which other work has a part of them.
-const SOME_CPUS: f64 = 0.1;
 
 /// What makes a range wide.
 pub(super) enum Wide {
@@ -96,13 +92,4 @@ pub(super) fn assumptions(f: &Figures<'_>, others: Option<f64>) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec()
-}
-
-/// CPUs that work for others than these threads, where that is a part and no CPU is idle: then a lock less gives the threads no CPU
-/// more, and what they wait for each other they may wait for a CPU instead.
-pub(super) fn other_work(cpus: Option<u32>, cpu_use: CpuUse) -> Option<f64> {
-    let cpus = f64::from(cpus?);
-    let idle = cpu_use.idle?;
-    let others = cpus - idle - cpu_use.busy;
-    (idle < SOME_CPUS * cpus && others >= SOME_CPUS * cpus).then_some(others)
 }
