@@ -63,8 +63,10 @@ impl History {
         self.devices.get(&key).unwrap_or(NONE).iter().copied()
     }
 
-    /// Share of the time since `start_ns` in which a device was at least half as busy (held and waited for) as in its
-    /// busiest span; `None`: too few samples to tell.
+    /// Share of the time since `start_ns` that a device's load would have taken as busy throughout (held and waited for) as
+    /// it was on average in the spans at least half as busy as the busiest: what was done in a span that is mostly a pause
+    /// takes its part of time, too, else more threads would seem to be in operations than there are. `None`: too few samples
+    /// to tell.
     pub fn busy_share(&self, device: DeviceKey, start_ns: MonotonicNs) -> Option<f64> {
         // A device whose series began later had nothing to show before.
         let samples = self.device(device.minor, device.generation).rev();
@@ -79,9 +81,16 @@ impl History {
         if since.len() < LEAST_SAMPLES || busiest <= 0.0 {
             return None;
         }
-        let all: f64 = since.iter().map(|s| s.0).sum();
-        let busy: f64 = since.iter().filter(|s| s.1 >= busiest / 2.0).map(|s| s.0).sum();
-        Some(busy / all.max(1.0))
+        let sums = |least: f64| {
+            since
+                .iter()
+                .filter(|(_, busy)| *busy >= least)
+                .fold((0.0, 0.0), |(time, load), (span, busy)| {
+                    (time + span, load + span * busy)
+                })
+        };
+        let ((all, load), (busy, busy_load)) = (sums(0.0), sums(busiest / 2.0));
+        Some(load * busy / (busy_load * all))
     }
 
     /// Samples of the owner with this release function, oldest first.
@@ -275,6 +284,21 @@ mod tests {
             None,
             "idle throughout"
         );
+    }
+
+    #[test]
+    fn a_span_that_is_mostly_a_pause_has_its_part_of_busy_time() {
+        let mut recorder = Recorder::default();
+        // Four threads in operations after a first idle second; in the fourth they are replaced, and the new ones come late.
+        let mut waited = 0;
+        for (second, tenths) in [(1, 0), (2, 40), (3, 40), (4, 16), (5, 40)] {
+            waited += tenths * S / 10;
+            recorder.sample(second * S, 0, [totals(0, waited)].into_iter(), [].into_iter());
+        }
+        let share = recorder.history().busy_share(DEVICE, 0).unwrap();
+        assert!((share - 0.68).abs() < 1e-3, "{share}");
+        let in_ops = waited as f64 / (5 * S) as f64 / share;
+        assert!((in_ops - 4.0).abs() < 1e-3, "{in_ops} threads in operations");
     }
 
     #[test]
