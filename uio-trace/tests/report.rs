@@ -11,6 +11,7 @@ mod script;
 use std::collections::BTreeMap;
 use uio_trace::event::{Event, EventKind, ProbeCost};
 use uio_trace::format::width;
+use uio_trace::model::findings::evidence;
 use uio_trace::model::snapshot::{Meta, Probe, ProbeState, Snapshot};
 use uio_trace::model::{Config, Model, Scope};
 use uio_trace::report::text::{self, Options};
@@ -289,22 +290,35 @@ fn every_field_is_described() {
     }
 }
 
+/// The code that makes findings, without its tests.
+fn makers_of_findings() -> Vec<String> {
+    let room = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = vec![room.join("app/filter.rs")];
+    let folder = std::fs::read_dir(room.join("model/findings")).unwrap();
+    files.extend(folder.map(|entry| entry.unwrap().path()));
+    assert!(files.len() >= 7, "{files:?}");
+    files
+        .iter()
+        .filter(|file| !file.ends_with("evidence.rs"))
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .map(|text| text.split("#[cfg(test)]").next().unwrap().to_owned())
+        .collect()
+}
+
+/// First string after each `call`, blanks and line ends left out.
+fn first_strings<'a>(source: &'a str, call: &'a str) -> impl Iterator<Item = &'a str> {
+    source
+        .split(call)
+        .skip(1)
+        .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+}
+
 #[test]
 fn every_finding_is_described() {
     let page = include_str!("../../docs/json.md");
-    let sources = [
-        include_str!("../src/model/findings/mod.rs"),
-        include_str!("../src/model/findings/uio.rs"),
-        include_str!("../src/model/findings/aio.rs"),
-        include_str!("../src/model/findings/refs.rs"),
-    ];
     let mut ids = 0;
-    for source in sources {
-        for id in source
-            .split("finding(\"")
-            .skip(1)
-            .filter_map(|rest| rest.split('"').next())
-        {
+    for source in makers_of_findings() {
+        for id in first_strings(&source, "finding(") {
             assert!(
                 page.contains(&format!("`{id}`")),
                 "finding {id} is not in docs/json.md"
@@ -312,7 +326,40 @@ fn every_finding_is_described() {
             ids += 1;
         }
     }
-    assert!(ids > 10, "{ids}");
+    assert!(ids > 25, "{ids}");
+}
+
+/// Evidence is a pair of a key and its number: `("key", number.into())`.
+#[test]
+fn every_key_of_the_evidence_is_in_the_table() {
+    let mut used = std::collections::BTreeSet::new();
+    for source in makers_of_findings() {
+        let ends = source.match_indices(".into())").map(|(at, _)| at);
+        for begin in ends.filter_map(|end| source[..end].rfind("(\"")) {
+            let key = source[begin + 2..].split('"').next().unwrap().to_owned();
+            if source[begin + 2 + key.len()..].starts_with("\", ") {
+                used.insert(key);
+            }
+        }
+    }
+    let table: Vec<&str> = evidence::EVIDENCE.iter().map(|row| row.name).collect();
+    assert_eq!(used.iter().map(String::as_str).collect::<Vec<_>>(), table);
+}
+
+/// docs/json.md has the table as it is: UPDATE_SNAPSHOTS=1 puts it there.
+#[test]
+fn the_page_has_the_table_of_evidence() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/json.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let table = evidence::markdown();
+    let head = table.split_inclusive('\n').next().unwrap();
+    let begin = page.find(head).expect("the table's head");
+    let end = begin + page[begin..].find("\n\n").expect("its end") + 1;
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, format!("{}{table}{}", &page[..begin], &page[end..])).unwrap();
+    } else {
+        assert_eq!(page[begin..end], table, "UPDATE_SNAPSHOTS=1 rewrites it");
+    }
 }
 
 /// A snapshot whose refs cannot be traced here, for one reason at two hooks.

@@ -4,6 +4,7 @@
 //! per second of wall time. There is always one, if only that nothing was found and what was checked.
 
 mod aio;
+pub mod evidence;
 mod refs;
 mod uio;
 mod uio_behind;
