@@ -517,9 +517,10 @@ fn finding(id: &str, severity: Severity, subject: &str, text: &str, cost: f64) -
         text: text.into(),
         cost,
         evidence: BTreeMap::from([
-            ("wait_p50_ns".to_owned(), json!(604 * US)),
-            ("contended_share".to_owned(), json!(0.99)),
-            ("lock".to_owned(), json!("mutex")),
+            ("wait_p99_ns".to_owned(), json!(1_503_456)),
+            ("utilization".to_owned(), json!(0.971_234_567_8)),
+            ("mean_waiters".to_owned(), json!(2.941_234_567)),
+            ("ops".to_owned(), json!(123_456_789)),
         ]),
     }
 }
