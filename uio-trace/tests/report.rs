@@ -124,7 +124,7 @@ fn a_dump_fits_a_ticket_and_a_terminal() {
         if !options.all {
             // About 60; this host has something in every section.
             assert!(
-                dump.lines().count() <= 68,
+                dump.lines().count() <= 70,
                 "{} lines:\n{dump}",
                 dump.lines().count()
             );
@@ -149,6 +149,22 @@ fn the_dump_says_what_it_says() {
             assert_eq!(dump, expected, "{name}; BLESS=1 rewrites it");
         }
     }
+}
+
+/// What the ranking is by, and what the signs before the texts mean.
+#[test]
+fn findings_say_what_time_is_lost() {
+    let (snapshot, all) = (busy(), Options { all: true, ..PLAIN });
+    let dump = text::render(&meta(), &snapshot, &all);
+    assert!(
+        dump.contains("FINDINGS, most time lost first; !! critical, ! warning, - for information"),
+        "{dump}"
+    );
+    let words = dump.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lost = snapshot.findings.iter().filter(|f| f.cost > 0.0).count();
+    assert!(lost > 2);
+    assert_eq!(words.matches("[lost: ").count(), lost, "{dump}");
+    assert!(words.contains("mean 10.0 ms [lost: 0.50 s per second]"), "{dump}");
 }
 
 #[test]
@@ -234,7 +250,7 @@ fn counted() -> Snapshot {
 fn what_the_programs_cost_is_said_where_it_is_counted() {
     let dump = text::render(&meta(), &counted(), &PLAIN);
     let words: Vec<&str> = dump.split_whitespace().collect();
-    let expected = "COST the programs took 1.5 % of one CPU; most by uio_write 50,000 hits of 2.00 us, uio_poll 1,000 hits of 50.0 us";
+    let expected = "OWN COST this tool's programs in the kernel took 1.5 % of one CPU; most by uio_write 50,000 hits of 2.00 us, uio_poll 1,000 hits of 50.0 us";
     assert!(words.join(" ").contains(expected), "{dump}");
     assert!(dump.lines().all(|line| width(line) <= text::COLUMNS), "{dump}");
     assert!(!text::render(&meta(), &busy(), &PLAIN).contains("COST"));

@@ -525,7 +525,7 @@ fn finding(id: &str, severity: Severity, subject: &str, text: &str, cost: f64) -
     }
 }
 
-/// Three findings, most costly first.
+/// Three findings, most time lost first.
 pub fn findings() -> Vec<Finding> {
     vec![
         finding(

@@ -8,7 +8,8 @@ mod refs;
 mod uio;
 
 use crate::format::{
-    count, duration, fit, kernel_setting, parse_rfc3339, percent, plural, printable, rfc3339, width,
+    count, duration, fit, kernel_setting, parse_rfc3339, percent, plural, printable, rfc3339, time_lost,
+    width,
 };
 use crate::model::costs;
 use crate::model::findings as diagnoses;
@@ -252,7 +253,7 @@ fn stretch(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
 
 fn findings(page: &mut Page, snapshot: &Snapshot) {
     page.blank();
-    page.line("FINDINGS, most costly first");
+    page.line("FINDINGS, most time lost first; !! critical, ! warning, - for information");
     let shown = page.limits.findings.min(snapshot.findings.len());
     for f in snapshot.findings.iter().take(shown) {
         let mark = match f.severity {
@@ -260,7 +261,11 @@ fn findings(page: &mut Page, snapshot: &Snapshot) {
             Severity::Warning => "  !  ",
             Severity::Info => "  -  ",
         };
-        page.paragraph(mark, &f.text, 5);
+        let lost = match time_lost(f.cost) {
+            none if none.is_empty() => none,
+            lost => format!(" [lost: {lost} s per second]"),
+        };
+        page.paragraph(mark, &format!("{}{lost}", f.text), 5);
     }
     page.more(shown, snapshot.findings.len());
 }
@@ -318,8 +323,11 @@ fn program_costs(page: &mut Page, snapshot: &Snapshot) {
         false => format!("; most by {}", shown.join(", ")),
     };
     page.blank();
-    let text = format!("the programs took {} of one CPU{most}", percent(total));
-    page.paragraph("COST ", &text, 5);
+    let text = format!(
+        "this tool's programs in the kernel took {} of one CPU{most}",
+        percent(total)
+    );
+    page.paragraph("OWN COST ", &text, 9);
 }
 
 fn losses(page: &mut Page, snapshot: &Snapshot) {

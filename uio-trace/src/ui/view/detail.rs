@@ -1,5 +1,6 @@
 //! Details that are text: of a finding, of something in progress, of a probe.
 
+use crate::format::time_lost;
 use crate::model::findings::evidence;
 use crate::model::snapshot::{Finding, InProgress, Probe, Snapshot};
 use crate::ui::arrange::Tabular;
@@ -40,11 +41,9 @@ fn finding(finding: &Finding, unicode: bool) -> Vec<Fact> {
         Fact::new("finding", format::micro(&finding.text, unicode)),
         Fact::new("name", finding.id.clone()),
     ];
-    if finding.cost > 0.0 && finding.cost.is_finite() {
-        facts.push(Fact::new(
-            "cost",
-            format!("{:.2} s lost per second", finding.cost),
-        ));
+    let lost = time_lost(finding.cost);
+    if !lost.is_empty() {
+        facts.push(Fact::new("time lost", format!("{lost} s per second")));
     }
     facts.extend(
         finding
