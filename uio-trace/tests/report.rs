@@ -167,6 +167,48 @@ fn findings_say_what_time_is_lost() {
     assert!(words.contains("mean 10.0 ms [lost: 0.50 s per second]"), "{dump}");
 }
 
+/// Nothing of tool, host and kernel is cut; of the settings those that are off, and long values, are for `--all`.
+#[test]
+fn the_head_names_the_kernel_in_full() {
+    let mut meta = meta();
+    meta.tool = "uio-trace 0.1.0 (git 0123456789ab, bpf 0123456789ab)".to_owned();
+    meta.host = "storage-17.rack-4.example.com".to_owned();
+    meta.kernel = "6.1.0-22-cloud-amd64-with-a-flavour-of-its-own".to_owned();
+    let cpus = "0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30";
+    meta.rcu = [
+        ("rcu_expedited", "0"),
+        ("rcu_normal", "1"),
+        ("nohz_full", "none"),
+        ("cmdline.rcu_nocbs", cpus),
+        ("CONFIG_HZ", "250"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let head = |options: &Options| {
+        let dump = text::render(&meta, &idle(), options);
+        assert!(dump.lines().all(|line| width(line) < 80), "{dump}");
+        dump.split("FINDINGS").next().unwrap().to_owned()
+    };
+    let few = head(&PLAIN);
+    for part in [&meta.tool, &meta.host, &meta.kernel] {
+        assert!(few.contains(part.as_str()), "{part}: {few}");
+    }
+    let settings = few.lines().skip_while(|line| !line.starts_with("RCU"));
+    let settings: Vec<&str> = settings.take_while(|line| !line.starts_with("20")).collect();
+    assert_eq!(
+        settings,
+        [
+            "RCU and CPUs: CONFIG_HZ: 250; boot option rcu_nocbs: 0,2,4,6,8,10,12,14,16,1~;",
+            "  expedited ones made normal: yes"
+        ]
+    );
+    let all = head(&Options { all: true, ..PLAIN });
+    let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [cpus, "grace periods expedited: no", "CPUs without a tick: none"] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+}
+
 #[test]
 fn own_trampolines_are_only_shown_when_asked_for() {
     let all = Options { all: true, ..PLAIN };

@@ -195,7 +195,11 @@ impl Page {
 }
 
 fn head(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
-    page.line(&format!("{} on {}, Linux {}", meta.tool, meta.host, meta.kernel));
+    page.paragraph(
+        "",
+        &format!("{} on {}, Linux {}", meta.tool, meta.host, meta.kernel),
+        2,
+    );
     let off = |p: &&Probe| p.state == ProbeState::Failed;
     let probes = if snapshot.probes.is_empty() {
         &meta.probes
@@ -225,13 +229,26 @@ fn head(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
         );
     }
     page.more(page.limits.probes.min(failed.len()), failed.len());
-    if !meta.rcu.is_empty() {
-        let settings: Vec<String> = meta
-            .rcu
-            .iter()
-            .map(|(name, value)| kernel_setting(name, value))
-            .map(|(label, text)| format!("{label}: {text}"))
-            .collect();
+    rcu(page, meta);
+}
+
+/// Columns of a setting's value unless all is shown: a list of CPUs can be long.
+const SETTING_COLUMNS: usize = 24;
+
+/// Settings that explain grace periods; without those that are off, unless all is shown.
+fn rcu(page: &mut Page, meta: &Meta) {
+    let all = page.limits.probes == ALL.probes;
+    let settings: Vec<String> = meta
+        .rcu
+        .iter()
+        .map(|(name, value)| kernel_setting(name, value))
+        .filter(|(_, text)| all || !matches!(text.as_str(), "no" | "none"))
+        .map(|(label, text)| match all {
+            true => format!("{label}: {text}"),
+            false => format!("{label}: {}", fit(&text, SETTING_COLUMNS)),
+        })
+        .collect();
+    if !settings.is_empty() {
         page.paragraph("", &format!("RCU and CPUs: {}", settings.join("; ")), 2);
     }
 }
