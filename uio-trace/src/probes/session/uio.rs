@@ -263,6 +263,7 @@ impl Session {
             if hook.subject != Subject::Uio {
                 continue;
             }
+            self.tell_progress(hook);
             let mut attacher = AyaAttacher {
                 ebpf: &mut self.ebpf,
                 btf: self.aya_btf.as_ref(),
