@@ -177,7 +177,6 @@ fn draw_line(canvas: &mut Canvas<'_>, area: Rect, line: &Line, selected: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::time_lost;
     use crate::model::snapshot::Severity;
 
     fn finding(subject: &str, text: &str) -> Finding {
