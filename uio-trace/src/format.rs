@@ -47,6 +47,19 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// Seconds lost per second in three digits; empty: none is.
+pub fn time_lost(per_second: f64) -> String {
+    if !per_second.is_finite() || per_second <= 0.0 {
+        String::new()
+    } else if per_second < 0.01 {
+        "< 0.01".to_string()
+    } else if per_second < 1000.0 {
+        three_digits(per_second)
+    } else {
+        format!("{per_second:.0}")
+    }
+}
+
 /// A duration or `-`: not known.
 pub fn duration_or_unknown(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_string(), duration)
@@ -261,6 +274,21 @@ mod tests {
         ];
         for (ns, text) in table {
             assert_eq!(duration(ns), text);
+        }
+    }
+
+    #[test]
+    fn time_lost_is_never_shown_as_nothing() {
+        for (lost, text) in [
+            (0.0, ""),
+            (f64::NAN, ""),
+            (0.001, "< 0.01"),
+            (0.08, "0.08"),
+            (2.94, "2.94"),
+            (63.97, "64.0"),
+            (1024.4, "1024"),
+        ] {
+            assert_eq!(time_lost(lost), text);
         }
     }
 

@@ -11,6 +11,7 @@ mod script;
 use std::collections::BTreeMap;
 use uio_trace::event::{Event, EventKind, ProbeCost};
 use uio_trace::format::width;
+use uio_trace::model::findings::evidence;
 use uio_trace::model::snapshot::{Meta, Probe, ProbeState, Snapshot};
 use uio_trace::model::{Config, Model, Scope};
 use uio_trace::report::text::{self, Options};
@@ -123,7 +124,7 @@ fn a_dump_fits_a_ticket_and_a_terminal() {
         if !options.all {
             // About 60; this host has something in every section.
             assert!(
-                dump.lines().count() <= 68,
+                dump.lines().count() <= 70,
                 "{} lines:\n{dump}",
                 dump.lines().count()
             );
@@ -147,6 +148,64 @@ fn the_dump_says_what_it_says() {
         } else {
             assert_eq!(dump, expected, "{name}; BLESS=1 rewrites it");
         }
+    }
+}
+
+/// What the ranking is by, and what the signs before the texts mean.
+#[test]
+fn findings_say_what_time_is_lost() {
+    let (snapshot, all) = (busy(), Options { all: true, ..PLAIN });
+    let dump = text::render(&meta(), &snapshot, &all);
+    assert!(
+        dump.contains("FINDINGS, most time lost first; !! critical, ! warning, - for information"),
+        "{dump}"
+    );
+    let words = dump.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lost = snapshot.findings.iter().filter(|f| f.cost > 0.0).count();
+    assert!(lost > 2);
+    assert_eq!(words.matches("[lost: ").count(), lost, "{dump}");
+    assert!(words.contains("mean 10.0 ms [lost: 0.50 s per second]"), "{dump}");
+}
+
+/// Nothing of tool, host and kernel is cut; of the settings those that are off, and long values, are for `--all`.
+#[test]
+fn the_head_names_the_kernel_in_full() {
+    let mut meta = meta();
+    meta.tool = "uio-trace 0.1.0 (git 0123456789ab, bpf 0123456789ab)".to_owned();
+    meta.host = "storage-17.rack-4.example.com".to_owned();
+    meta.kernel = "6.1.0-22-cloud-amd64-with-a-flavour-of-its-own".to_owned();
+    let cpus = "0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30";
+    meta.rcu = [
+        ("rcu_expedited", "0"),
+        ("rcu_normal", "1"),
+        ("nohz_full", "none"),
+        ("cmdline.rcu_nocbs", cpus),
+        ("CONFIG_HZ", "250"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let head = |options: &Options| {
+        let dump = text::render(&meta, &idle(), options);
+        assert!(dump.lines().all(|line| width(line) < 80), "{dump}");
+        dump.split("FINDINGS").next().unwrap().to_owned()
+    };
+    let few = head(&PLAIN);
+    for part in [&meta.tool, &meta.host, &meta.kernel] {
+        assert!(few.contains(part.as_str()), "{part}: {few}");
+    }
+    let settings = few.lines().skip_while(|line| !line.starts_with("RCU"));
+    let settings: Vec<&str> = settings.take_while(|line| !line.starts_with("20")).collect();
+    assert_eq!(
+        settings,
+        [
+            "RCU and CPUs: CONFIG_HZ: 250; boot option rcu_nocbs: 0,2,4,6,8,10,12,14,16,1~;",
+            "  expedited ones made normal: yes"
+        ]
+    );
+    let all = head(&Options { all: true, ..PLAIN });
+    let all = all.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [cpus, "grace periods expedited: no", "CPUs without a tick: none"] {
+        assert!(all.contains(part), "{part}: {all}");
     }
 }
 
@@ -233,7 +292,7 @@ fn counted() -> Snapshot {
 fn what_the_programs_cost_is_said_where_it_is_counted() {
     let dump = text::render(&meta(), &counted(), &PLAIN);
     let words: Vec<&str> = dump.split_whitespace().collect();
-    let expected = "COST the programs took 1.5 % of one CPU; most by uio_write 50,000 hits of 2.00 us, uio_poll 1,000 hits of 50.0 us";
+    let expected = "OWN COST this tool's programs in the kernel took 1.5 % of one CPU; most by uio_write 50,000 hits of 2.00 us, uio_poll 1,000 hits of 50.0 us";
     assert!(words.join(" ").contains(expected), "{dump}");
     assert!(dump.lines().all(|line| width(line) <= text::COLUMNS), "{dump}");
     assert!(!text::render(&meta(), &busy(), &PLAIN).contains("COST"));
@@ -289,22 +348,35 @@ fn every_field_is_described() {
     }
 }
 
+/// The code that makes findings, without its tests.
+fn makers_of_findings() -> Vec<String> {
+    let room = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = vec![room.join("app/filter.rs")];
+    let folder = std::fs::read_dir(room.join("model/findings")).unwrap();
+    files.extend(folder.map(|entry| entry.unwrap().path()));
+    assert!(files.len() >= 7, "{files:?}");
+    files
+        .iter()
+        .filter(|file| !file.ends_with("evidence.rs"))
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .map(|text| text.split("#[cfg(test)]").next().unwrap().to_owned())
+        .collect()
+}
+
+/// First string after each `call`, blanks and line ends left out.
+fn first_strings<'a>(source: &'a str, call: &'a str) -> impl Iterator<Item = &'a str> {
+    source
+        .split(call)
+        .skip(1)
+        .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+}
+
 #[test]
 fn every_finding_is_described() {
     let page = include_str!("../../docs/json.md");
-    let sources = [
-        include_str!("../src/model/findings/mod.rs"),
-        include_str!("../src/model/findings/uio.rs"),
-        include_str!("../src/model/findings/aio.rs"),
-        include_str!("../src/model/findings/refs.rs"),
-    ];
     let mut ids = 0;
-    for source in sources {
-        for id in source
-            .split("finding(\"")
-            .skip(1)
-            .filter_map(|rest| rest.split('"').next())
-        {
+    for source in makers_of_findings() {
+        for id in first_strings(&source, "finding(") {
             assert!(
                 page.contains(&format!("`{id}`")),
                 "finding {id} is not in docs/json.md"
@@ -312,7 +384,40 @@ fn every_finding_is_described() {
             ids += 1;
         }
     }
-    assert!(ids > 10, "{ids}");
+    assert!(ids > 25, "{ids}");
+}
+
+/// Evidence is a pair of a key and its number: `("key", number.into())`.
+#[test]
+fn every_key_of_the_evidence_is_in_the_table() {
+    let mut used = std::collections::BTreeSet::new();
+    for source in makers_of_findings() {
+        let ends = source.match_indices(".into())").map(|(at, _)| at);
+        for begin in ends.filter_map(|end| source[..end].rfind("(\"")) {
+            let key = source[begin + 2..].split('"').next().unwrap().to_owned();
+            if source[begin + 2 + key.len()..].starts_with("\", ") {
+                used.insert(key);
+            }
+        }
+    }
+    let table: Vec<&str> = evidence::EVIDENCE.iter().map(|row| row.name).collect();
+    assert_eq!(used.iter().map(String::as_str).collect::<Vec<_>>(), table);
+}
+
+/// docs/json.md has the table as it is: UPDATE_SNAPSHOTS=1 puts it there.
+#[test]
+fn the_page_has_the_table_of_evidence() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/json.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let table = evidence::markdown();
+    let head = table.split_inclusive('\n').next().unwrap();
+    let begin = page.find(head).expect("the table's head");
+    let end = begin + page[begin..].find("\n\n").expect("its end") + 1;
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, format!("{}{table}{}", &page[..begin], &page[end..])).unwrap();
+    } else {
+        assert_eq!(page[begin..end], table, "UPDATE_SNAPSHOTS=1 rewrites it");
+    }
 }
 
 /// A snapshot whose refs cannot be traced here, for one reason at two hooks.

@@ -158,18 +158,14 @@ impl Output<'_> {
         let Some(probes) = tracer.changed_probes(&self.meta.probes) else {
             return Ok(());
         };
-        let works = |probes: &[Probe]| probes.iter().filter(|p| p.state == ProbeState::Attached).count();
-        let (before, now) = (works(&self.meta.probes), works(&probes));
+        let before = working(&self.meta.probes);
         self.meta.probes = probes;
         if self.config.json {
             let mut out = std::io::stdout().lock();
             report::json::write_meta(&mut out, &self.meta)?;
             out.flush()?;
-        } else if before != now {
-            say(format_args!(
-                "{now} of {} probes are attached",
-                self.meta.probes.len()
-            ));
+        } else if before != working(&self.meta.probes) {
+            say(attached(&self.meta.probes));
         }
         Ok(())
     }
@@ -195,9 +191,63 @@ impl Output<'_> {
     }
 }
 
+/// Probes that are attached.
+fn working(probes: &[Probe]) -> usize {
+    probes.iter().filter(|p| p.state == ProbeState::Attached).count()
+}
+
+/// How many probes are attached, and why the others are not. What is not needed is not missed.
+fn attached(probes: &[Probe]) -> String {
+    let missed = |p: &&Probe| matches!(p.state, ProbeState::Waiting | ProbeState::Failed);
+    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    for probe in probes.iter().filter(missed) {
+        let reason = probe.reason.as_deref().unwrap_or("unknown reason");
+        match reasons.iter_mut().find(|(same, _)| *same == reason) {
+            Some((_, n)) => *n += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    reasons.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let all = working(probes) + probes.iter().filter(missed).count();
+    let mut text = format!("{} of {all} probes are attached", working(probes));
+    for (reason, n) in reasons {
+        text.push_str(&format!("; {n} not: {reason}"));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_attached_has_its_reason() {
+        let probe = |state, reason: Option<&str>| Probe {
+            subject: "uio".into(),
+            hook: "h".into(),
+            state,
+            method: None,
+            reason: reason.map(str::to_owned),
+            gives: String::new(),
+            required: true,
+            cost: None,
+            late_cpus: Vec::new(),
+        };
+        let unloaded = Some(crate::probes::plan::UNLOADED);
+        let probes = [
+            probe(ProbeState::Attached, None),
+            probe(ProbeState::Failed, Some("lockdown")),
+            probe(ProbeState::NotNeeded, Some("another one is in use")),
+            probe(ProbeState::Waiting, unloaded),
+            probe(ProbeState::Waiting, unloaded),
+        ];
+        assert_eq!(
+            attached(&probes),
+            "1 of 4 probes are attached; 2 not: module uio was unloaded, and is attached when it appears again; \
+             1 not: lockdown"
+        );
+        assert_eq!(attached(&probes[..1]), "1 of 1 probes are attached");
+    }
 
     #[test]
     fn marks_that_were_missed_are_skipped() {

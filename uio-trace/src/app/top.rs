@@ -19,7 +19,7 @@ use crate::{
         snapshot::{Meta, Snapshot},
     },
     report,
-    say::say,
+    say::{passed, passing, say},
     ui::{
         self,
         action::{Action, Control},
@@ -65,13 +65,16 @@ pub async fn run(config: TraceConfig) -> Result<(), AppError> {
         )));
     }
     let root = Root::system();
-    let mut tracer = Tracer::start(
+    passing("reading what this kernel allows");
+    let started = Tracer::start(
         &root,
         &TraceConfig {
             screens: true,
             ..config.clone()
         },
-    )?;
+    );
+    passed();
+    let mut tracer = started?;
     tracer.give_up_privileges();
     // Not before: until the terminal is taken over, a signal ends the process at once, which detaches everything.
     let mut stop = Stop::new()?;

@@ -38,7 +38,7 @@ use crate::{
         module_btf,
         session::{Session, SessionConfig, Statistics, Wanted},
     },
-    say::say,
+    say::{passing, say},
 };
 use std::{
     collections::{BTreeSet, HashSet},
@@ -111,6 +111,11 @@ const SCAN_PATIENCE: Duration = Duration::from_millis(1500);
 /// Release functions remembered as asked for; a kernel has a few dozen.
 const RELEASES_MAX: usize = 1024;
 
+/// Before there are screens: they come after some seconds.
+fn tell_progress(tried: usize, of: usize) {
+    passing(format_args!("attaching probes: {tried} of {of}"));
+}
+
 impl Tracer {
     /// Loads and attaches. The first events (probes, uio's presence, devices) are pending afterwards.
     ///
@@ -141,6 +146,7 @@ impl Tracer {
             bpf_log: config.bpf_log,
             ring_bytes: config.ring_bytes,
             hold_uio: config.hold_uio,
+            progress: config.screens.then_some(tell_progress),
         };
         let stacks = stacks::readable(root);
         let first_look = if stacks.is_ok() {

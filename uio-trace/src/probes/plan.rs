@@ -99,6 +99,8 @@ fn row(hook: &Hook, state: ProbeState, method: Option<String>, reason: Option<St
 
 /// Why a hook waits: its module is not there.
 pub const NOT_LOADED: &str = "module uio is not loaded; it is attached when it appears";
+/// Why a hook waits: its module was there and is not any more.
+pub const UNLOADED: &str = "module uio was unloaded, and is attached when it appears again";
 /// Why a hook waits: what attaches it would hold a module that nobody else uses.
 pub const UNUSED: &str = "no driver uses module uio: it is let go of, so that it can be unloaded";
 

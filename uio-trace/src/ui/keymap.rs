@@ -280,17 +280,30 @@ pub fn hints(state: &State) -> Vec<(String, &'static str, Action)> {
         .collect()
 }
 
+/// Heading of the time line's keys, in the help and in the documentation.
+pub const TIMELINE_TITLE: &str = "In the recording";
+
 /// All keys as Markdown tables, for the documentation: docs/keys.md is this text.
 pub fn markdown() -> String {
     let mut page = String::new();
     for place in Place::ALL {
-        page += &format!("\n## {}\n\n| keys | do |\n|---|---|\n", place.title());
-        for b in KEYMAP.iter().filter(|b| b.place == place) {
-            let keys: Vec<String> = b.keys.iter().map(|k| format!("`{}`", k.name())).collect();
-            page += &format!("| {} | {} |\n", keys.join(" "), b.text);
-        }
+        let bindings = KEYMAP.iter().filter(|b| b.place == place);
+        table(&mut page, place.title(), bindings);
     }
+    table(
+        &mut page,
+        &format!("{TIMELINE_TITLE} (`replay`), beside the others"),
+        TIMELINE.iter(),
+    );
     page
+}
+
+fn table<'a>(page: &mut String, title: &str, bindings: impl Iterator<Item = &'a Binding>) {
+    *page += &format!("\n## {title}\n\n| keys | do |\n|---|---|\n");
+    for b in bindings {
+        let keys: Vec<String> = b.keys.iter().map(|k| format!("`{}`", k.name())).collect();
+        *page += &format!("| {} | {} |\n", keys.join(" "), b.text);
+    }
 }
 
 #[cfg(test)]
@@ -365,6 +378,17 @@ mod tests {
             for key in b.keys {
                 assert!(!key.name().is_empty());
             }
+        }
+    }
+    #[test]
+    fn the_documentation_has_every_key() {
+        let page = markdown();
+        for b in KEYMAP.iter().chain(TIMELINE) {
+            let row = |line: &str| {
+                line.ends_with(&format!("| {} |", b.text))
+                    && b.keys.iter().all(|k| line.contains(&format!("`{}`", k.name())))
+            };
+            assert!(page.lines().any(row), "{:?}", b.action);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Named diagnoses of a snapshot: what costs time, what is stuck, what is not the problem, what was not looked at.
 //!
-//! A finding is one sentence with its numbers, and the numbers apart as evidence. They are ranked by cost: time lost
-//! per second of wall time. There is always one, if only that nothing was found and what was checked.
+//! A finding is one sentence with its numbers, and the numbers apart as evidence. They are ranked by `cost`: time lost
+//! per second of wall time, which readers call so: what the tool itself takes is its cost. There is always one, if only that nothing was found and what was checked.
 
 mod aio;
+pub mod evidence;
 mod refs;
 mod uio;
 mod uio_behind;
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Findings of a snapshot; the least costly beyond are left out.
 pub const MAX_FINDINGS: usize = 32;
 
-/// The findings of a snapshot, most costly first; never empty.
+/// The findings of a snapshot, most time lost first; never empty.
 pub fn diagnose(snapshot: &Snapshot) -> Vec<Finding> {
     let mut findings = Vec::new();
     uio::diagnose(snapshot, &mut findings);

@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub aio_drains_omitted: u64,
     /// Begun and not ended, longest first.
     pub in_progress: Vec<InProgress>,
-    /// Named diagnoses, most costly first. Never empty: "nothing here" is one.
+    /// Named diagnoses, most time lost first. Never empty: "nothing here" is one.
     pub findings: Vec<Finding>,
     /// Slow UIO operations of the interval, longest first (bounded).
     pub slow_ops: Vec<SlowOp>,

@@ -91,6 +91,8 @@ pub struct SessionConfig {
     pub ring_bytes: Option<u32>,
     /// fentry and fexit on the uio module, though they hold it.
     pub hold_uio: bool,
+    /// Told before each hook that is tried at the start: how many have been, of how many.
+    pub progress: Option<fn(usize, usize)>,
 }
 
 /// Why the tool cannot trace.
@@ -151,7 +153,16 @@ pub struct Session {
     let_go: bool,
     /// Detaching trampolines meanwhile.
     letting_go: Option<JoinHandle<()>>,
+    /// Whom to tell how far attaching is; only at the start.
+    progress: Option<fn(usize, usize)>,
     addresses: HashMap<&'static str, u64>,
+}
+
+/// Hooks that are tried before this one at the start: those of uio come last.
+fn tried_before(hook: &Hook) -> usize {
+    let (uio, fixed): (Vec<&Hook>, Vec<&Hook>) = CATALOG.iter().partition(|h| h.subject == Subject::Uio);
+    let mut order = fixed.into_iter().chain(uio);
+    order.position(|h| h == hook).unwrap_or(0)
 }
 
 /// Functions a breakpoint may be set on; looked up once.
@@ -245,10 +256,12 @@ impl Session {
             module_programs,
             let_go: false,
             letting_go: None,
+            progress: config.progress,
             addresses,
         };
         session.attach_fixed();
         session.follow_uio()?;
+        session.progress = None;
         Ok(session)
     }
 
@@ -273,6 +286,7 @@ impl Session {
                 });
                 continue;
             }
+            self.tell_progress(hook);
             let attached = hook.instead_of.filter(|other| {
                 self.hooks
                     .iter()
@@ -293,6 +307,13 @@ impl Session {
                 }
             };
             self.hooks.push(Attached { hook, outcome });
+        }
+    }
+
+    /// Says how far attaching is, before this hook is tried.
+    fn tell_progress(&self, hook: &Hook) {
+        if let Some(progress) = self.progress {
+            progress(tried_before(hook), CATALOG.len());
         }
     }
 
@@ -443,4 +464,23 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_are_counted_in_the_order_they_are_tried() {
+        let mut fixed: Vec<usize> = Vec::new();
+        let mut uio: Vec<usize> = Vec::new();
+        for hook in CATALOG {
+            match hook.subject {
+                Subject::Uio => uio.push(tried_before(hook)),
+                _ => fixed.push(tried_before(hook)),
+            }
+        }
+        fixed.append(&mut uio);
+        assert_eq!(fixed, (0..CATALOG.len()).collect::<Vec<_>>());
+    }
 }

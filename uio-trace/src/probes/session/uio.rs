@@ -128,7 +128,7 @@ impl Session {
         let mut changes = Changes::default();
         if now != self.uio {
             if self.uio.is_some() {
-                self.detach_uio();
+                self.detach_uio(plan::UNLOADED);
                 changes.uio = Some(false);
                 changes.probes = true;
             }
@@ -263,6 +263,7 @@ impl Session {
             if hook.subject != Subject::Uio {
                 continue;
             }
+            self.tell_progress(hook);
             let mut attacher = AyaAttacher {
                 ebpf: &mut self.ebpf,
                 btf: self.aya_btf.as_ref(),
@@ -287,7 +288,7 @@ impl Session {
             self.hooks[index].outcome = outcome;
             if failed && hook.required && !last_attempt {
                 // Still coming up: all or nothing, so that no operation is seen by half of the hooks.
-                self.detach_uio();
+                self.detach_uio(plan::NOT_LOADED);
                 return Ok(false);
             }
         }
@@ -307,7 +308,7 @@ impl Session {
         }
     }
 
-    fn detach_uio(&mut self) {
+    fn detach_uio(&mut self, reason: &str) {
         for attached in &mut self.hooks {
             if attached.hook.subject != Subject::Uio {
                 continue;
@@ -315,7 +316,7 @@ impl Session {
             for link in attached.outcome.handles.drain(..) {
                 detach(&mut self.ebpf, self.kretprobes.as_mut(), link);
             }
-            attached.outcome = plan::waiting(attached.hook, plan::NOT_LOADED);
+            attached.outcome = plan::waiting(attached.hook, reason);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::MAX_ROWS;
 use super::text::{esc, figures, how_to_read, more, table, words};
-use crate::format::{count, duration, duration_or_unknown, parse_rfc3339, plural, rfc3339};
+use crate::format::{count, duration, duration_or_unknown, parse_rfc3339, plural, rfc3339, time_lost};
 use crate::model::snapshot::{ProbeState, Severity, Snapshot};
 use crate::report::story::Story;
 
@@ -49,7 +49,7 @@ pub(super) fn findings(p: &mut String, snapshot: &Snapshot) {
     p.push_str("<section id=\"findings\">\n<h2>Findings</h2>\n");
     how_to_read(
         p,
-        "most costly first. The cost is time lost per second: 2.94 means that at every moment about three threads \
+        "most time lost first. The figure is the time lost per second: 2.94 means that at every moment about three threads \
          stood still for this reason.",
     );
     p.push_str("<ol class=\"findings\">\n");
@@ -59,15 +59,12 @@ pub(super) fn findings(p: &mut String, snapshot: &Snapshot) {
             Severity::Warning => ("warning", "\u{25c6} warning"),
             Severity::Info => ("info", "\u{25cf} for info"),
         };
-        let cost = if finding.cost <= 0.0 {
-            String::new()
-        } else if finding.cost < 0.01 {
-            "&lt; 0.01 <small>s lost per second</small>".to_owned()
-        } else {
-            format!("{:.2} <small>s lost per second</small>", finding.cost)
+        let lost = match time_lost(finding.cost) {
+            none if none.is_empty() => none,
+            lost => format!("{} <small>s lost per second</small>", esc(&lost)),
         };
         p.push_str(&format!(
-            "<li class=\"{class}\"><b class=\"level\">{level}</b><p class=\"what\">{}</p><span class=\"cost\">{cost}</span></li>\n",
+            "<li class=\"{class}\"><b class=\"level\">{level}</b><p class=\"what\">{}</p><span class=\"lost\">{lost}</span></li>\n",
             esc(&finding.text),
         ));
     }

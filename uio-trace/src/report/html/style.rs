@@ -51,8 +51,8 @@ padding:.7rem .9rem;margin:.5rem 0;background:var(--panel);border-left:.35rem so
 .critical b.level{color:var(--critical)}
 .warning b.level{color:var(--warning)}
 .info b.level{color:var(--soft)}
-.findings .cost{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.findings .cost small{display:block;color:var(--soft);white-space:normal}
+.findings .lost{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.findings .lost small{display:block;color:var(--soft);white-space:normal}
 .findings p{margin:0;overflow-wrap:anywhere}
 .remark{border:1px solid var(--warning);padding:.5rem .9rem;margin:.75rem 0}
 .scroll{overflow-x:auto;margin:.5rem 0}

@@ -8,7 +8,8 @@ mod refs;
 mod uio;
 
 use crate::format::{
-    count, duration, fit, kernel_setting, parse_rfc3339, percent, plural, printable, rfc3339, width,
+    count, duration, fit, kernel_setting, parse_rfc3339, percent, plural, printable, rfc3339, time_lost,
+    width,
 };
 use crate::model::costs;
 use crate::model::findings as diagnoses;
@@ -194,7 +195,11 @@ impl Page {
 }
 
 fn head(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
-    page.line(&format!("{} on {}, Linux {}", meta.tool, meta.host, meta.kernel));
+    page.paragraph(
+        "",
+        &format!("{} on {}, Linux {}", meta.tool, meta.host, meta.kernel),
+        2,
+    );
     let off = |p: &&Probe| p.state == ProbeState::Failed;
     let probes = if snapshot.probes.is_empty() {
         &meta.probes
@@ -224,13 +229,26 @@ fn head(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
         );
     }
     page.more(page.limits.probes.min(failed.len()), failed.len());
-    if !meta.rcu.is_empty() {
-        let settings: Vec<String> = meta
-            .rcu
-            .iter()
-            .map(|(name, value)| kernel_setting(name, value))
-            .map(|(label, text)| format!("{label}: {text}"))
-            .collect();
+    rcu(page, meta);
+}
+
+/// Columns of a setting's value unless all is shown: a list of CPUs can be long.
+const SETTING_COLUMNS: usize = 24;
+
+/// Settings that explain grace periods; without those that are off, unless all is shown.
+fn rcu(page: &mut Page, meta: &Meta) {
+    let all = page.limits.probes == ALL.probes;
+    let settings: Vec<String> = meta
+        .rcu
+        .iter()
+        .map(|(name, value)| kernel_setting(name, value))
+        .filter(|(_, text)| all || !matches!(text.as_str(), "no" | "none"))
+        .map(|(label, text)| match all {
+            true => format!("{label}: {text}"),
+            false => format!("{label}: {}", fit(&text, SETTING_COLUMNS)),
+        })
+        .collect();
+    if !settings.is_empty() {
         page.paragraph("", &format!("RCU and CPUs: {}", settings.join("; ")), 2);
     }
 }
@@ -252,7 +270,7 @@ fn stretch(page: &mut Page, meta: &Meta, snapshot: &Snapshot) {
 
 fn findings(page: &mut Page, snapshot: &Snapshot) {
     page.blank();
-    page.line("FINDINGS, most costly first");
+    page.line("FINDINGS, most time lost first; !! critical, ! warning, - for information");
     let shown = page.limits.findings.min(snapshot.findings.len());
     for f in snapshot.findings.iter().take(shown) {
         let mark = match f.severity {
@@ -260,7 +278,11 @@ fn findings(page: &mut Page, snapshot: &Snapshot) {
             Severity::Warning => "  !  ",
             Severity::Info => "  -  ",
         };
-        page.paragraph(mark, &f.text, 5);
+        let lost = match time_lost(f.cost) {
+            none if none.is_empty() => none,
+            lost => format!(" [lost: {lost} s per second]"),
+        };
+        page.paragraph(mark, &format!("{}{lost}", f.text), 5);
     }
     page.more(shown, snapshot.findings.len());
 }
@@ -318,8 +340,11 @@ fn program_costs(page: &mut Page, snapshot: &Snapshot) {
         false => format!("; most by {}", shown.join(", ")),
     };
     page.blank();
-    let text = format!("the programs took {} of one CPU{most}", percent(total));
-    page.paragraph("COST ", &text, 5);
+    let text = format!(
+        "this tool's programs in the kernel took {} of one CPU{most}",
+        percent(total)
+    );
+    page.paragraph("OWN COST ", &text, 9);
 }
 
 fn losses(page: &mut Page, snapshot: &Snapshot) {

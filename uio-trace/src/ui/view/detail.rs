@@ -1,5 +1,7 @@
 //! Details that are text: of a finding, of something in progress, of a probe.
 
+use crate::format::time_lost;
+use crate::model::findings::evidence;
 use crate::model::snapshot::{Finding, InProgress, Probe, Snapshot};
 use crate::ui::arrange::Tabular;
 use crate::ui::canvas::Canvas;
@@ -39,28 +41,23 @@ fn finding(finding: &Finding, unicode: bool) -> Vec<Fact> {
         Fact::new("finding", format::micro(&finding.text, unicode)),
         Fact::new("name", finding.id.clone()),
     ];
-    if finding.cost > 0.0 && finding.cost.is_finite() {
-        facts.push(Fact::new(
-            "cost",
-            format!("{:.2} s lost per second", finding.cost),
-        ));
+    let lost = time_lost(finding.cost);
+    if !lost.is_empty() {
+        facts.push(Fact::new("time lost", format!("{lost} s per second")));
     }
     facts.extend(
         finding
             .evidence
             .iter()
-            .map(|(name, value)| evidence(name, value, unicode)),
+            .map(|(name, value)| number(name, value, unicode)),
     );
     facts
 }
 
-/// Durations end in `_ns`: shown with a unit, and without the ending.
-fn evidence(name: &str, value: &Value, unicode: bool) -> Fact {
-    match (name.strip_suffix("_ns"), value.as_u64(), value) {
-        (Some(name), Some(ns), _) => Fact::new(name, format::duration_inline(ns, unicode)),
-        (_, _, Value::String(text)) => Fact::new(name, text.clone()),
-        (_, _, other) => Fact::new(name, other.to_string()),
-    }
+/// A number of the finding, rounded and with its unit.
+fn number(name: &str, value: &Value, unicode: bool) -> Fact {
+    let (label, text) = evidence::words(name, value);
+    Fact::new(label, format::micro(&text, unicode))
 }
 
 fn in_progress(item: &InProgress, unicode: bool) -> Vec<Fact> {

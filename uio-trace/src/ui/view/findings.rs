@@ -1,6 +1,7 @@
-//! The findings as paragraphs: how bad, on what, why, and what it costs. Every text is shown whole; what does not fit is
+//! The findings as paragraphs: how bad, on what, why, and what time is lost. Every text is shown whole; what does not fit is
 //! below, and counted.
 
+use crate::format::time_lost;
 use crate::model::snapshot::Finding;
 use crate::ui::canvas::{Canvas, first_visible};
 use crate::ui::format;
@@ -12,8 +13,8 @@ use ratatui::layout::Rect;
 
 /// Columns before a finding's text: the cursor and the severity.
 const INDENT: u16 = 7;
-/// Columns at the right end for the cost, with a gap before it.
-const COST: u16 = 7;
+/// Columns at the right end for the time lost, with a gap before it.
+const LOST: u16 = 7;
 
 /// A piece of a line and its look.
 type Piece = (String, Role);
@@ -23,21 +24,8 @@ pub struct Line {
     /// Of which of the findings.
     finding: usize,
     pieces: Vec<Piece>,
-    /// Severity and cost, on a finding's first line.
+    /// Severity and time lost, on a finding's first line.
     first: Option<(&'static str, Role, String)>,
-}
-
-/// Empty when there is none.
-fn cost_text(cost: f64) -> String {
-    if !cost.is_finite() || cost <= 0.0 {
-        String::new()
-    } else if cost < 0.01 {
-        "<0.01".into()
-    } else if cost < 100.0 {
-        format!("{cost:.2}")
-    } else {
-        format!("{cost:.0}")
-    }
 }
 
 /// Subject and text as one sentence. The texts name their subject themselves; where one does not, it goes before it,
@@ -93,11 +81,11 @@ fn paragraph(text: &str, strong: Option<(usize, usize)>, room: usize, unicode: b
 
 /// The findings' lines in `width` columns.
 pub fn lines(findings: &[&Finding], width: u16, unicode: bool) -> Vec<Line> {
-    let room = usize::from(width.saturating_sub(INDENT + COST + 1)).max(1);
+    let room = usize::from(width.saturating_sub(INDENT + LOST + 1)).max(1);
     let mut lines = Vec::new();
     for (index, finding) in findings.iter().enumerate() {
         let (word, role) = theme::severity(finding);
-        let mut first = Some((word, role, cost_text(finding.cost)));
+        let mut first = Some((word, role, time_lost(finding.cost).replace(' ', "")));
         let (text, strong) = sentence(finding, unicode);
         for pieces in paragraph(&text, strong, room, unicode) {
             lines.push(Line {
@@ -112,11 +100,11 @@ pub fn lines(findings: &[&Finding], width: u16, unicode: bool) -> Vec<Line> {
 
 /// Draws the panel: heading, lines around the selected finding, and how many findings are below.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State, lines: &[Line], selected: Option<usize>) {
-    let costs = lines
+    let any_lost = lines
         .iter()
         .any(|l| l.first.as_ref().is_some_and(|f| !f.2.is_empty()));
-    let note = if costs {
-        "cost: seconds lost per second"
+    let note = if any_lost {
+        "time lost: seconds per second"
     } else {
         ""
     };
@@ -170,16 +158,16 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State, lines: &[Line], 
 
 fn draw_line(canvas: &mut Canvas<'_>, area: Rect, line: &Line, selected: bool) {
     canvas.target(area, Target::Row(line.finding));
-    if let Some((word, role, cost)) = &line.first {
+    if let Some((word, role, lost)) = &line.first {
         canvas.text(area.x + 2, area.y, INDENT - 2, word, *role);
-        let right = area.right().saturating_sub(COST);
-        canvas.text_right(right, area.y, COST - 1, cost, Role::Strong);
+        let right = area.right().saturating_sub(LOST);
+        canvas.text_right(right, area.y, LOST - 1, lost, Role::Strong);
         if selected {
             let cursor = canvas.theme.symbols().cursor;
             canvas.text(area.x, area.y, 1, cursor, Role::Strong);
         }
     }
-    let room = area.width.saturating_sub(INDENT + COST);
+    let room = area.width.saturating_sub(INDENT + LOST);
     canvas.pieces(area.x + INDENT, area.y, room, &line.pieces);
     if selected {
         canvas.overlay(area, Role::Selected);
@@ -231,7 +219,7 @@ mod tests {
         for width in 20..90 {
             let all: String = shown("host", text, width)
                 .iter()
-                .inspect(|line| assert!(text::width(line) <= usize::from(width - INDENT - COST - 1)))
+                .inspect(|line| assert!(text::width(line) <= usize::from(width - INDENT - LOST - 1)))
                 .map(|line| line.replace(' ', ""))
                 .collect();
             assert_eq!(all, text.replace(' ', ""), "{width}");

@@ -28,7 +28,7 @@ fn lines(state: &State) -> Vec<Line> {
     };
     let mut lines = Vec::new();
     if !keymap::timeline(state).is_empty() {
-        lines.push(Line::Heading("In the recording"));
+        lines.push(Line::Heading(keymap::TIMELINE_TITLE));
         lines.extend(keymap::timeline(state).iter().map(key));
         lines.push(Line::Blank);
     }

@@ -114,7 +114,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     let mut losses = loss_lines(&snapshot.loss);
     if area.width < COLUMNS_WITH_COST {
         let cost = format!("{}; {}", cpu(state), memory(state));
-        losses.push(Fact::new("cost", cost));
+        losses.push(Fact::new("own cost", cost));
         losses.push(Fact::new("programs", programs(state, snapshot)));
     }
     let lines = facts::lines(&losses, area.width, canvas.theme.unicode);
