@@ -287,6 +287,46 @@ fn what_is_no_recording_is_named() {
     assert!(!folder.join("out.html").exists());
 }
 
+/// Cut before its first reading: nothing has told of the driver, and the kernel's counts were never read.
+#[test]
+fn a_recording_without_a_reading_calls_nothing_absent() {
+    let folder = folder("unread");
+    // The first frame is whole, the second has one event and is cut.
+    let mut writer = Writer::new(Vec::new(), &triage::meta()).unwrap();
+    writer.flush().unwrap();
+    writer.event(&triage::events()[0]).unwrap();
+    writer.flush().unwrap();
+    let whole = writer.end().unwrap();
+    let header = frame::HEADER_BYTES;
+    let first = frame::Header::parse(&whole[frame::FILE_HEADER_BYTES..]).unwrap();
+    let second = frame::FILE_HEADER_BYTES + header + first.stored as usize;
+    fs::write(folder.join("unread"), &whole[..second + header + 4]).unwrap();
+    let text = run(&folder, &["report", "unread"]);
+    assert_eq!(text.code, 0, "{}", text.err);
+    let words = text.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    for expected in [
+        "checked: whether uio is loaded is not known",
+        "UIO: whether the driver is loaded is not known",
+        "1 lost of an unknown number seen",
+    ] {
+        assert!(words.contains(expected), "'{expected}' is not in: {words}");
+    }
+    assert!(!words.contains("not loaded"), "{words}");
+    let page = run(&folder, &["report", "unread", "--html"]);
+    for expected in [
+        "Whether the uio driver was loaded is not known.",
+        "1 of an unknown number of operations and events were lost",
+    ] {
+        assert!(page.text().contains(expected), "{expected}");
+    }
+    let records = run(&folder, &["report", "unread", "--json"]);
+    assert!(
+        records.text().contains("\"uio_present\":null"),
+        "{}",
+        records.text()
+    );
+}
+
 #[test]
 fn damaged_recordings_tell_what_they_can_and_say_so() {
     let folder = folder("damaged");
