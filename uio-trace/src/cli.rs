@@ -24,7 +24,7 @@ pub fn parse() -> Result<Option<Cli>, AppError> {
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         return Err(AppError::Usage(text.trim_end().to_owned()));
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::stdout::lock()?;
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(None)
