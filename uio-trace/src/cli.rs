@@ -156,7 +156,7 @@ pub struct HistArgs {
 /// `exec`.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// Write the report to FILE instead of standard error
+    /// Write the report to FILE instead of standard error; - is standard output
     #[arg(short, long = "output", value_name = "FILE")]
     pub output: Option<std::path::PathBuf>,
     /// Replace FILE if it exists

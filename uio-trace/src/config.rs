@@ -57,6 +57,11 @@ pub struct HistConfig {
     pub trace: TraceConfig,
 }
 
+/// Whether a name stands for standard input or output.
+pub fn is_stream(path: &std::path::Path) -> bool {
+    path == std::path::Path::new("-")
+}
+
 /// Shortest interval: reading the maps and printing must stay a small part of it.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest: 32-bit bucket counts are read in between anyway, this only keeps clock arithmetic in range.
@@ -151,7 +156,7 @@ impl HistConfig {
 /// `exec`.
 #[derive(Debug, Clone, Default)]
 pub struct ExecConfig {
-    /// Where the report goes; `None`: standard error.
+    /// Where the report goes: a file, or `-` for standard output; `None`: standard error.
     pub output: Option<PathBuf>,
     /// Also over a file that is there.
     pub force: bool,
@@ -164,6 +169,11 @@ pub struct ExecConfig {
 }
 
 impl ExecConfig {
+    /// Whether the report goes to standard output, after all that CMD has written there.
+    pub fn to_standard_output(&self) -> bool {
+        self.output.as_deref().is_some_and(is_stream)
+    }
+
     /// # Errors
     /// [`AppError::Usage`] for values that mean nothing.
     pub fn new(args: &ExecArgs) -> Result<ExecConfig, AppError> {

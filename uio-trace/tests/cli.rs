@@ -494,5 +494,14 @@ fn exec_answers_as_a_shell_does_when_the_command_cannot_be_run() {
         .expect(USAGE, &["exists", "--force"])
         .one_sentence();
     assert_eq!(fs::read_to_string(&there).unwrap(), "before");
+    let unwritten = folder.join("no/such");
+    let ran = folder.join("ran");
+    let touch = ["--", "touch", ran.to_str().unwrap()];
+    run(&[&["exec", "-o", unwritten.to_str().unwrap()][..], &touch].concat())
+        .expect(FAILED, &["no/such cannot be written"])
+        .one_sentence();
+    without_output(&[&["exec", "-o", "-"][..], &touch].concat())
+        .expect(FAILED, &["standard output is closed"]);
+    assert!(!ran.exists(), "the command has run all the same");
     fs::remove_dir_all(&folder).unwrap();
 }
