@@ -126,6 +126,34 @@ fn a_part_of_a_recording() {
     assert!(slow.err.contains("as it was recorded"), "{}", slow.err);
 }
 
+/// An option that does nothing would be taken for one that has found nothing.
+#[test]
+fn what_has_no_effect_on_a_recording_is_refused() {
+    let folder = folder("no-effect");
+    for option in [
+        &["--hold-uio"][..],
+        &["--cost"],
+        &["--bpf-log"],
+        &["--slow", "5ms"],
+        &["--ring-kib", "64"],
+    ] {
+        let ended = run(&folder, &[&["report", "triage.uiotrace"][..], option].concat());
+        assert_eq!(ended.code, 2, "{}", ended.err);
+        let says = format!("{} has no effect on a recording", option[0]);
+        assert!(ended.err.contains(&says) && ended.out.is_empty(), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+    let nope = run(&folder, &["report", "triage.uiotrace", "--device", "nope"]);
+    assert_eq!(nope.code, 2, "{}", nope.err);
+    for says in [
+        "--device nope: no such UIO device in triage.uiotrace",
+        "uio1 (igb_uio)",
+    ] {
+        assert!(nope.err.contains(says), "{}", nope.err);
+    }
+    assert!(nope.out.is_empty());
+}
+
 #[test]
 fn files_are_whole_and_none_is_overwritten() {
     let folder = folder("files");

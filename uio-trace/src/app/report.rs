@@ -1,6 +1,7 @@
 //! `report`: what a recording tells, or a trace made for it, in one of five forms.
 
 use super::{
+    device,
     filter::Filter,
     meta,
     signals::{self, Stop},
@@ -58,7 +59,7 @@ pub async fn run(config: ReportConfig) -> Result<(), AppError> {
 /// The story of a recording.
 ///
 /// # Errors
-/// [`AppError::Failed`] with the file and what is wrong with it.
+/// [`AppError::Failed`] with the file and what is wrong with it; [`AppError::Usage`] for a device that it has not.
 pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
     // An error on opening names the file already.
     let reader = recording::read(path).map_err(|error| match error {
@@ -66,6 +67,7 @@ pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
         other => AppError::Failed(format!("{}: {other}", path.display())),
     })?;
     let mut told = Told::default();
+    let mut devices = device::Recorded::new(filter);
     let mut builder: Option<StoryBuilder> = None;
     for record in reader {
         let record = record.map_err(|error| AppError::Failed(format!("{}: {error}", path.display())))?;
@@ -77,6 +79,9 @@ pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
                 }
             }
             Record::Event(event) => {
+                if let Some(devices) = &mut devices {
+                    devices.look(&event);
+                }
                 let builder = builder.get_or_insert_with(|| {
                     told.nameless = true;
                     StoryBuilder::new(nameless(event.ts_ns))
@@ -95,7 +100,10 @@ pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
         ))
     })?;
     let end_ns = builder.now_ns();
-    let remarks = told.remarks();
+    let mut remarks = told.remarks();
+    if let Some(devices) = devices {
+        remarks.extend(devices.judge(filter, &path.display().to_string())?);
+    }
     Ok(builder.finish(end_ns, remarks, |snapshot| filter.shape(snapshot)))
 }
 
