@@ -97,7 +97,7 @@ pub struct TraceArgs {
     /// Only processes in this cgroup (v2) and below: its path below /sys/fs/cgroup, or as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
-    /// Only this UIO device: uio0, or the name its driver gave it
+    /// Only this UIO device: uio0, /dev/uio0, or the name its driver gave it
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Only percpu_refs whose owner or release function contains this text

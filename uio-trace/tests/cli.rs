@@ -403,6 +403,9 @@ fn record_says_at_once_what_it_cannot_write() {
         .expect(USAGE, &["/dev/full is not a file"])
         .one_sentence();
     run(&["record"]).expect(USAGE, &["--output"]);
+    run(&["record", "-o", "-"])
+        .expect(USAGE, &["-o -", "./-"])
+        .one_sentence();
     if !can_trace() {
         for arguments in [
             vec!["record", "-o", "new"],

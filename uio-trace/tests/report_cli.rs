@@ -126,6 +126,26 @@ fn a_part_of_a_recording() {
     assert!(slow.err.contains("as it was recorded"), "{}", slow.err);
 }
 
+#[test]
+fn a_dash_is_standard_input_and_output() {
+    let folder = folder("dash");
+    let plain = run(&folder, &["report", "triage.uiotrace", "--json"]);
+    let output = Command::new(PROGRAM)
+        .args(["report", "-", "--json", "-o", "-"])
+        .current_dir(&folder)
+        .stdin(File::open(folder.join("triage.uiotrace")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stdout, plain.out);
+    assert!(!folder.join("-").exists());
+    let empty = run(&folder, &["report", "-"]);
+    assert_eq!(empty.code, 1);
+    assert!(empty.err.contains("-: it is empty"), "{}", empty.err);
+    let node = run(&folder, &["report", "triage.uiotrace", "--device", "/dev/uio1"]);
+    assert!(node.text().contains("uio1 (igb_uio)") && !node.text().contains("uio0"));
+}
+
 /// An option that does nothing would be taken for one that has found nothing.
 #[test]
 fn what_has_no_effect_on_a_recording_is_refused() {

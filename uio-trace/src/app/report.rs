@@ -8,7 +8,7 @@ use super::{
     tracer::Tracer,
 };
 use crate::{
-    config::{ReportConfig, ReportForm, ReportSource},
+    config::{ReportConfig, ReportForm, ReportSource, is_stream},
     error::AppError,
     event::Event,
     format::rfc3339,
@@ -22,7 +22,9 @@ use crate::{
     },
     say::say,
 };
+use std::fs::File;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -62,7 +64,16 @@ pub async fn run(config: ReportConfig) -> Result<(), AppError> {
 /// [`AppError::Failed`] with the file and what is wrong with it; [`AppError::Usage`] for a device that it has not.
 pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
     // An error on opening names the file already.
-    let reader = recording::read(path).map_err(|error| match error {
+    let reader = if is_stream(path) {
+        std::io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|cause| AppError::Failed(format!("standard input cannot be read: {cause}")))
+            .map(|input| recording::Reader::new(File::from(input)))?
+    } else {
+        recording::read(path)
+    };
+    let reader = reader.map_err(|error| match error {
         recording::RecordingError::Open { .. } => AppError::Failed(error.to_string()),
         other => AppError::Failed(format!("{}: {other}", path.display())),
     })?;

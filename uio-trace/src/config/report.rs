@@ -1,6 +1,6 @@
 //! Validated values of `report` and `diff`.
 
-use super::{TraceConfig, duration};
+use super::{TraceConfig, duration, is_stream};
 use crate::{
     app::output::Target,
     cli::{DiffArgs, OutputArgs, ReportArgs, TraceArgs},
@@ -63,7 +63,7 @@ pub struct DiffConfig {
 
 fn target(args: &OutputArgs) -> Target {
     Target {
-        path: args.output.clone(),
+        path: args.output.clone().filter(|path| !is_stream(path)),
         force: args.force,
     }
 }
