@@ -338,7 +338,8 @@ mod tests {
 
     #[test]
     fn names_that_name_nothing_are_refused_and_nodes_are_devices() {
-        let with = |set: fn(&mut TraceArgs, String), text: &str| {
+        type Set = fn(&mut TraceArgs, String);
+        let with = |set: Set, text: &str| {
             let mut args = TraceArgs {
                 slow: TraceArgs::SLOW.into(),
                 ..TraceArgs::default()
@@ -346,7 +347,7 @@ mod tests {
             set(&mut args, text.into());
             TraceConfig::new(&args)
         };
-        let options: [(&str, fn(&mut TraceArgs, String)); 4] = [
+        let options: [(&str, Set); 4] = [
             ("--comm", |args, text| args.comm = Some(text)),
             ("--cgroup", |args, text| args.cgroup = Some(text)),
             ("--device", |args, text| args.device = Some(text)),
