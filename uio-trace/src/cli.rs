@@ -24,7 +24,7 @@ pub fn parse() -> Result<Option<Cli>, AppError> {
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         return Err(AppError::Usage(text.trim_end().to_owned()));
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::stdout::lock()?;
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(None)
@@ -97,7 +97,7 @@ pub struct TraceArgs {
     /// Only processes in this cgroup (v2) and below: its path below /sys/fs/cgroup, or as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
-    /// Only this UIO device: uio0, or the name its driver gave it
+    /// Only this UIO device: uio0, /dev/uio0, or the name its driver gave it
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Only percpu_refs whose owner or release function contains this text
@@ -156,7 +156,7 @@ pub struct HistArgs {
 /// `exec`.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// Write the report to FILE instead of standard error
+    /// Write the report to FILE instead of standard error; - is standard output
     #[arg(short, long = "output", value_name = "FILE")]
     pub output: Option<std::path::PathBuf>,
     /// Replace FILE if it exists

@@ -57,6 +57,20 @@ pub struct HistConfig {
     pub trace: TraceConfig,
 }
 
+/// Whether a name stands for standard input or output.
+pub fn is_stream(path: &std::path::Path) -> bool {
+    path == std::path::Path::new("-")
+}
+
+/// `--device`: `/dev/uio0` is uio0. A driver's own name may have slashes, too.
+fn device(text: &str) -> String {
+    let node = text.strip_prefix("/dev/").filter(|node| {
+        node.strip_prefix("uio")
+            .is_some_and(|minor| !minor.is_empty() && minor.bytes().all(|digit| digit.is_ascii_digit()))
+    });
+    node.unwrap_or(text).to_owned()
+}
+
 /// Shortest interval: reading the maps and printing must stay a small part of it.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest: 32-bit bucket counts are read in between anyway, this only keeps clock arithmetic in range.
@@ -105,11 +119,25 @@ impl TraceConfig {
                 )));
             }
         };
+        let names = [
+            ("--comm", &args.comm),
+            ("--cgroup", &args.cgroup),
+            ("--device", &args.device),
+            ("--owner", &args.owner),
+        ];
+        if let Some((option, _)) = names
+            .iter()
+            .find(|(_, value)| value.as_ref().is_some_and(String::is_empty))
+        {
+            return Err(AppError::Usage(format!(
+                "{option} '' names nothing: give a name, or leave the option out"
+            )));
+        }
         Ok(TraceConfig {
             pid: args.pid,
             comm: args.comm.clone(),
             cgroup: args.cgroup.clone(),
-            device: args.device.clone(),
+            device: args.device.as_deref().map(device),
             owner: args.owner.clone(),
             slow: duration("--slow", &args.slow)?,
             all: args.all,
@@ -151,7 +179,7 @@ impl HistConfig {
 /// `exec`.
 #[derive(Debug, Clone, Default)]
 pub struct ExecConfig {
-    /// Where the report goes; `None`: standard error.
+    /// Where the report goes: a file, or `-` for standard output; `None`: standard error.
     pub output: Option<PathBuf>,
     /// Also over a file that is there.
     pub force: bool,
@@ -164,6 +192,11 @@ pub struct ExecConfig {
 }
 
 impl ExecConfig {
+    /// Whether the report goes to standard output, after all that CMD has written there.
+    pub fn to_standard_output(&self) -> bool {
+        self.output.as_deref().is_some_and(is_stream)
+    }
+
     /// # Errors
     /// [`AppError::Usage`] for values that mean nothing.
     pub fn new(args: &ExecArgs) -> Result<ExecConfig, AppError> {
@@ -240,6 +273,12 @@ impl RecordConfig {
     /// # Errors
     /// [`AppError::Usage`] for values that mean nothing.
     pub fn new(args: &RecordArgs) -> Result<RecordConfig, AppError> {
+        if is_stream(&args.output) {
+            return Err(AppError::Usage(
+                "-o -: record writes to files, not to standard output: name one (./- for one of this name)"
+                    .into(),
+            ));
+        }
         let length = run_length(args.duration.as_deref(), "record")?;
         let triggers = args
             .trigger
@@ -294,6 +333,40 @@ mod tests {
         for bad in ["", "x", "-1", "nan", "inf", "1e300", "1 fortnight", "9999y"] {
             let message = duration("INTERVAL", bad).unwrap_err().to_string();
             assert!(message.contains("INTERVAL"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn names_that_name_nothing_are_refused_and_nodes_are_devices() {
+        type Set = fn(&mut TraceArgs, String);
+        let with = |set: Set, text: &str| {
+            let mut args = TraceArgs {
+                slow: TraceArgs::SLOW.into(),
+                ..TraceArgs::default()
+            };
+            set(&mut args, text.into());
+            TraceConfig::new(&args)
+        };
+        let options: [(&str, Set); 4] = [
+            ("--comm", |args, text| args.comm = Some(text)),
+            ("--cgroup", |args, text| args.cgroup = Some(text)),
+            ("--device", |args, text| args.device = Some(text)),
+            ("--owner", |args, text| args.owner = Some(text)),
+        ];
+        for (option, set) in options {
+            let error = with(set, "").unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().starts_with(option), "{error}");
+            assert!(with(set, "x").is_ok());
+        }
+        for (given, meant) in [
+            ("/dev/uio0", "uio0"),
+            ("uio12", "uio12"),
+            ("/dev/uio", "/dev/uio"),
+            ("/dev/uio0x", "/dev/uio0x"),
+            ("tcm-user/0/disk", "tcm-user/0/disk"),
+        ] {
+            assert_eq!(device(given), meant);
         }
     }
 

@@ -14,5 +14,6 @@ pub mod probes;
 pub mod recording;
 pub mod report;
 pub mod say;
+pub mod stdout;
 pub mod ui;
 pub mod version;

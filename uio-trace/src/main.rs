@@ -1,7 +1,14 @@
 //! Parse, run, exit code.
 
 use std::process::ExitCode;
-use uio_trace::{app, cli, error::AppError, probes::tracefs, say::say};
+use uio_trace::{app, cli, error::AppError, probes::tracefs, say::say, stdout};
+
+/// Runs before Rust's runtime, which opens /dev/null where standard output is closed.
+// SAFETY: the section holds pointers to functions that the C runtime calls before `main`, with arguments that this one, of C's
+// calling convention, leaves alone; it needs nothing of Rust's runtime.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = stdout::look;
 
 fn main() -> ExitCode {
     // Not in the command line's own table: the tool starts this for itself.

@@ -277,6 +277,47 @@ fn output_that_cannot_be_written_is_a_failure() {
     }
 }
 
+/// A command line, run with a standard output that is closed, as a shell's `>&-` has it.
+fn without_output(arguments: &[&str]) -> Ended {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments);
+    // SAFETY: a system call alone.
+    unsafe {
+        command.pre_exec(|| {
+            libc::close(libc::STDOUT_FILENO);
+            Ok(())
+        })
+    };
+    end(&mut command)
+}
+
+#[test]
+fn a_closed_output_is_a_failure() {
+    for arguments in [
+        &["check"][..],
+        &["check", "--json"],
+        &["--version"],
+        &["--help"],
+        &["hist", "--duration", "0.2"],
+        &["hist", "1", "1", "--json"],
+        &["report", "/nonexistent"],
+        &["report", "--live", "0.2"],
+        &["diff", "/nonexistent", "/nonexistent"],
+    ] {
+        without_output(arguments)
+            .one_sentence()
+            .expect(FAILED, &["standard output is closed", "lost"]);
+    }
+    // Who writes no result there does not need it.
+    without_output(&["report", "/nonexistent", "-o", "/dev/null"]).expect(FAILED, &["No such file"]);
+    without_output(&["record", "-o", "/no/such"]).expect(FAILED, &["/no/such cannot be written"]);
+    // Results that are not wanted are something else, whichever way /dev/null was opened.
+    for (read, write) in [(true, true), (false, true)] {
+        let null = OpenOptions::new().read(read).write(write).open("/dev/null");
+        end(Command::new(PROGRAM).arg("--version").stdout(null.unwrap())).expect(DONE, &[]);
+    }
+}
+
 /// Nobody to complain to: the exit code still tells.
 #[test]
 fn a_lost_standard_error_does_not_change_the_exit_code() {
@@ -362,6 +403,9 @@ fn record_says_at_once_what_it_cannot_write() {
         .expect(USAGE, &["/dev/full is not a file"])
         .one_sentence();
     run(&["record"]).expect(USAGE, &["--output"]);
+    run(&["record", "-o", "-"])
+        .expect(USAGE, &["-o -", "./-"])
+        .one_sentence();
     if !can_trace() {
         for arguments in [
             vec!["record", "-o", "new"],
@@ -453,5 +497,14 @@ fn exec_answers_as_a_shell_does_when_the_command_cannot_be_run() {
         .expect(USAGE, &["exists", "--force"])
         .one_sentence();
     assert_eq!(fs::read_to_string(&there).unwrap(), "before");
+    let unwritten = folder.join("no/such");
+    let ran = folder.join("ran");
+    let touch = ["--", "touch", ran.to_str().unwrap()];
+    run(&[&["exec", "-o", unwritten.to_str().unwrap()][..], &touch].concat())
+        .expect(FAILED, &["no/such cannot be written"])
+        .one_sentence();
+    without_output(&[&["exec", "-o", "-"][..], &touch].concat())
+        .expect(FAILED, &["standard output is closed"]);
+    assert!(!ran.exists(), "the command has run all the same");
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -13,6 +13,7 @@ mod recorded;
 
 use recorded::{meta, scratch};
 use std::ffi::OsString;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -219,6 +220,99 @@ fn a_trace_that_fails_does_not_end_the_command() {
         );
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Set: [`lost_child`] is one, and this is the command's script.
+const LOST: &str = "UIO_TRACE_EXEC_TEST_LOST";
+/// A report: standard output, which is this device.
+const FULL: &str = "/dev/full";
+/// What [`lost_child`] ends with where nothing can be followed.
+const REFUSED: i32 = 99;
+
+/// Not a test by itself: `exec -o report` (or -) of a command that may do something to the report's file.
+#[test]
+fn lost_child() {
+    let Some(script) = std::env::var_os(LOST) else {
+        return;
+    };
+    if Family::watch(&Root::system()).is_err() {
+        std::process::exit(REFUSED);
+    }
+    let folder = PathBuf::from(std::env::var_os("FOLDER").unwrap());
+    let mut report = std::env::var_os("REPORT").map(PathBuf::from).unwrap();
+    if report == Path::new(FULL) {
+        // What runs the test writes to standard output, too, until here.
+        let full = std::fs::File::options().write(true).open(FULL).unwrap();
+        // SAFETY: two descriptors that are open.
+        unsafe { libc::dup2(full.as_raw_fd(), libc::STDOUT_FILENO) };
+        report = "-".into();
+    }
+    let config = ExecConfig {
+        output: Some(report.clone()),
+        json: true,
+        command: vec!["sh".into(), "-c".into(), script],
+        ..ExecConfig::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let status = runtime.block_on(async {
+        let target = match config.to_standard_output() {
+            true => None,
+            false => Some(Target::claim(&report, false, false).unwrap()),
+        };
+        let path = command::find(&config.command[0]).unwrap();
+        follow(&mut made_up(&folder), &meta(), &config, &path, target)
+            .await
+            .unwrap()
+    });
+    std::process::exit(i32::from(status));
+}
+
+/// Status, standard output and standard error of [`lost_child`]; `None`: nothing can be followed here.
+fn lost(name: &str, report: &str, script: &str) -> Option<(i32, String, String)> {
+    let folder = scratch(name);
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lost_child", "--nocapture", "--test-threads=1"])
+        .current_dir(&folder)
+        .env(LOST, script)
+        .env("FOLDER", &folder)
+        .env("REPORT", report)
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code != REFUSED).then(|| (code, text(output.stdout), text(output.stderr)))
+}
+
+/// CMD has run, and does not run again for its report.
+#[test]
+fn a_report_that_cannot_be_written_goes_to_standard_error() {
+    for (script, status) in [("rm report", 1), ("rm report; exit 4", 4)] {
+        let Some((code, _, err)) = lost("exec-lost", "report", script) else {
+            return;
+        };
+        assert_eq!(code, status, "{err}");
+        assert!(err.contains("\"type\":\"loss\""), "{err}");
+        let last = err.lines().last().unwrap();
+        assert!(
+            last.contains("report cannot be written: it was removed") && last.contains("above"),
+            "{last}"
+        );
+    }
+    let (code, out, err) = lost("exec-out", "-", "echo of CMD").unwrap();
+    assert_eq!(code, 0, "{err}");
+    let cmd = out.find("of CMD\n").unwrap();
+    assert!(out[cmd..].contains("\"type\":\"loss\""), "{out}");
+    assert!(!err.contains("\"type\""), "{err}");
+    let (code, _, err) = lost("exec-full", FULL, "true").unwrap();
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains("\"type\":\"loss\"") && err.contains("No space left"),
+        "{err}"
+    );
 }
 
 /// Set: [`child`] is one.

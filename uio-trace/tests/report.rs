@@ -9,7 +9,7 @@ mod schema;
 mod script;
 
 use std::collections::BTreeMap;
-use uio_trace::event::{Event, EventKind, ProbeCost};
+use uio_trace::event::{Event, EventKind, ProbeCost, UioPresence};
 use uio_trace::format::width;
 use uio_trace::model::findings::evidence;
 use uio_trace::model::snapshot::{Meta, Probe, ProbeState, Snapshot};
@@ -67,6 +67,10 @@ fn idle() -> Snapshot {
     let mut model = Model::new(Config {
         start_ns: Some(0),
         ..Config::default()
+    });
+    model.apply(Event {
+        ts_ns: 0,
+        kind: EventKind::UioPresence(UioPresence::Absent),
     });
     model.begin_interval(10_000_000_000);
     model.snapshot(Scope::SinceStart)

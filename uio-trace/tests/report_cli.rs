@@ -127,6 +127,54 @@ fn a_part_of_a_recording() {
 }
 
 #[test]
+fn a_dash_is_standard_input_and_output() {
+    let folder = folder("dash");
+    let plain = run(&folder, &["report", "triage.uiotrace", "--json"]);
+    let output = Command::new(PROGRAM)
+        .args(["report", "-", "--json", "-o", "-"])
+        .current_dir(&folder)
+        .stdin(File::open(folder.join("triage.uiotrace")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stdout, plain.out);
+    assert!(!folder.join("-").exists());
+    let empty = run(&folder, &["report", "-"]);
+    assert_eq!(empty.code, 1);
+    assert!(empty.err.contains("-: it is empty"), "{}", empty.err);
+    let node = run(&folder, &["report", "triage.uiotrace", "--device", "/dev/uio1"]);
+    assert!(node.text().contains("uio1 (igb_uio)") && !node.text().contains("uio0"));
+}
+
+/// An option that does nothing would be taken for one that has found nothing.
+#[test]
+fn what_has_no_effect_on_a_recording_is_refused() {
+    let folder = folder("no-effect");
+    for option in [
+        &["--hold-uio"][..],
+        &["--cost"],
+        &["--bpf-log"],
+        &["--slow", "5ms"],
+        &["--ring-kib", "64"],
+    ] {
+        let ended = run(&folder, &[&["report", "triage.uiotrace"][..], option].concat());
+        assert_eq!(ended.code, 2, "{}", ended.err);
+        let says = format!("{} has no effect on a recording", option[0]);
+        assert!(ended.err.contains(&says) && ended.out.is_empty(), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+    let nope = run(&folder, &["report", "triage.uiotrace", "--device", "nope"]);
+    assert_eq!(nope.code, 2, "{}", nope.err);
+    for says in [
+        "--device nope: no such UIO device in triage.uiotrace",
+        "uio1 (igb_uio)",
+    ] {
+        assert!(nope.err.contains(says), "{}", nope.err);
+    }
+    assert!(nope.out.is_empty());
+}
+
+#[test]
 fn files_are_whole_and_none_is_overwritten() {
     let folder = folder("files");
     let before = names(&folder);
@@ -285,6 +333,46 @@ fn what_is_no_recording_is_named() {
         }
     }
     assert!(!folder.join("out.html").exists());
+}
+
+/// Cut before its first reading: nothing has told of the driver, and the kernel's counts were never read.
+#[test]
+fn a_recording_without_a_reading_calls_nothing_absent() {
+    let folder = folder("unread");
+    // The first frame is whole, the second has one event and is cut.
+    let mut writer = Writer::new(Vec::new(), &triage::meta()).unwrap();
+    writer.flush().unwrap();
+    writer.event(&triage::events()[0]).unwrap();
+    writer.flush().unwrap();
+    let whole = writer.end().unwrap();
+    let header = frame::HEADER_BYTES;
+    let first = frame::Header::parse(&whole[frame::FILE_HEADER_BYTES..]).unwrap();
+    let second = frame::FILE_HEADER_BYTES + header + first.stored as usize;
+    fs::write(folder.join("unread"), &whole[..second + header + 4]).unwrap();
+    let text = run(&folder, &["report", "unread"]);
+    assert_eq!(text.code, 0, "{}", text.err);
+    let words = text.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    for expected in [
+        "checked: whether uio is loaded is not known",
+        "UIO: whether the driver is loaded is not known",
+        "1 lost of an unknown number seen",
+    ] {
+        assert!(words.contains(expected), "'{expected}' is not in: {words}");
+    }
+    assert!(!words.contains("not loaded"), "{words}");
+    let page = run(&folder, &["report", "unread", "--html"]);
+    for expected in [
+        "Whether the uio driver was loaded is not known.",
+        "1 of an unknown number of operations and events were lost",
+    ] {
+        assert!(page.text().contains(expected), "{expected}");
+    }
+    let records = run(&folder, &["report", "unread", "--json"]);
+    assert!(
+        records.text().contains("\"uio_present\":null"),
+        "{}",
+        records.text()
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{
     kernel::{KernelFacts, Root, stacks},
     model::snapshot::{Meta, Probe, ProbeState},
     probes::session::{Session, SessionConfig},
+    stdout,
 };
 use std::io::Write;
 
@@ -15,6 +16,7 @@ use std::io::Write;
 /// # Errors
 /// As the run would end: 3 not permitted, 4 this kernel cannot. The report is printed before.
 pub fn run(args: &CheckArgs) -> Result<(), AppError> {
+    stdout::check()?;
     let root = Root::system();
     let facts = KernelFacts::read(&root);
     let permitted = preflight::may_trace(&facts);
@@ -40,7 +42,7 @@ pub fn run(args: &CheckArgs) -> Result<(), AppError> {
         },
     };
     let meta = meta::meta(&root, &facts, probes);
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout::lock()?;
     if args.json {
         let mut record = serde_json::to_value(&meta).map_err(|e| AppError::Failed(e.to_string()))?;
         if let Some(record) = record.as_object_mut() {

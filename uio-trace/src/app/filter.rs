@@ -53,6 +53,11 @@ impl Filter {
             && self.comm.as_ref().is_none_or(|comm| *comm == task.comm)
     }
 
+    /// The device that was asked for.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// Whether a device is meant: by `uioN` or by its name.
     pub fn wanted_device(&self, device: &UioDeviceInfo) -> bool {
         self.device.as_ref().is_none_or(|wanted| {

@@ -16,6 +16,7 @@ use crate::{
     },
     report,
     say::say,
+    stdout,
 };
 use std::io::Write;
 use std::time::Duration;
@@ -30,6 +31,7 @@ const READ_AT_LEAST: Duration = Duration::from_millis(500);
 /// # Errors
 /// What ended it other than well.
 pub async fn run(config: HistConfig) -> Result<(), AppError> {
+    stdout::check()?;
     let root = Root::system();
     let mut tracer = Tracer::start(&root, &config.trace)?;
     tracer.give_up_privileges();
@@ -130,11 +132,11 @@ impl Output<'_> {
     /// Says that tracing runs: JSON readers get their meta record at once, people a line on standard error.
     fn begin(&self) -> Result<(), AppError> {
         if self.config.json {
-            let mut out = std::io::stdout().lock();
+            let mut out = stdout::lock()?;
             report::json::write_meta(&mut out, &self.meta)?;
             out.flush()?;
         } else if self.config.csv {
-            let mut out = std::io::stdout().lock();
+            let mut out = stdout::lock()?;
             report::csv::write_header(&mut out)?;
             out.flush()?;
         } else {
@@ -161,7 +163,7 @@ impl Output<'_> {
         let before = working(&self.meta.probes);
         self.meta.probes = probes;
         if self.config.json {
-            let mut out = std::io::stdout().lock();
+            let mut out = stdout::lock()?;
             report::json::write_meta(&mut out, &self.meta)?;
             out.flush()?;
         } else if before != working(&self.meta.probes) {
@@ -172,7 +174,7 @@ impl Output<'_> {
 
     fn print(&mut self, tracer: &Tracer, mut snapshot: Snapshot) -> Result<(), AppError> {
         tracer.filter().shape(&mut snapshot);
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout::lock()?;
         if self.config.json {
             report::json::write_snapshot(&mut out, &snapshot)?;
         } else if self.config.csv {

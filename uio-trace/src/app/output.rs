@@ -4,7 +4,7 @@
 //! called sudo, not to root.
 
 use super::owned_file;
-use crate::error::AppError;
+use crate::{error::AppError, stdout};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -25,9 +25,11 @@ impl Target {
     ///
     /// # Errors
     /// [`AppError::Usage`]: the file exists, or is one of the `inputs`, which no --force replaces: it would be gone when it is needed;
-    /// [`AppError::Failed`]: its folder does not exist.
+    /// [`AppError::Failed`]: its folder does not exist, or standard output is closed.
     pub fn check(&self, inputs: &[&Path]) -> Result<(), AppError> {
-        let Some(path) = &self.path else { return Ok(()) };
+        let Some(path) = &self.path else {
+            return stdout::check();
+        };
         let file = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino(), meta.is_file()));
         if let Ok(there @ (_, _, true)) = file(path)
             && inputs
@@ -68,7 +70,7 @@ impl Target {
     /// [`AppError::Failed`] with file and reason; then nothing of it is left under its name.
     pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), AppError> {
         let Some(path) = &self.path else {
-            let mut out = BufWriter::new(io::stdout().lock());
+            let mut out = BufWriter::new(stdout::lock()?);
             write(&mut out)?;
             out.flush()?;
             return Ok(());

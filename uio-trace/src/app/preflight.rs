@@ -1,8 +1,9 @@
 //! Whether tracing is possible at all, and if not, whose fault it is and what to do.
 
+use super::record::size;
 use crate::{
     error::AppError,
-    kernel::{KernelFacts, lockdown::Lockdown},
+    kernel::{KernelFacts, Root, lockdown::Lockdown, memory},
     model::snapshot::{Probe, ProbeState},
     probes::catalog::Subject,
 };
@@ -20,6 +21,36 @@ pub fn may_trace(facts: &KernelFacts) -> Result<(), AppError> {
         "tracing the kernel needs {}; run: {}",
         facts.privileges.missing().join(", "),
         with_sudo(std::env::current_exe().ok(), std::env::args_os())
+    )))
+}
+
+/// Rings of the size that is asked for: there are two, lifecycle and slow operations.
+const RINGS: u64 = 2;
+/// What they may take of the memory that is available: the kernel cannot take it back while the trace runs.
+const RINGS_SHARE: u64 = 4;
+
+/// Do rings of this size leave the host enough memory? Where that is not known they do.
+///
+/// # Errors
+/// [`AppError::Usage`] with both numbers, and what would do.
+pub fn rings_fit(root: &Root, ring_bytes: Option<u32>) -> Result<(), AppError> {
+    let (Some(bytes), Some(available)) = (ring_bytes, memory::available(root)) else {
+        return Ok(());
+    };
+    let needed = RINGS * u64::from(bytes);
+    if needed <= available / RINGS_SHARE {
+        return Ok(());
+    }
+    let fits = available / RINGS_SHARE / RINGS / 1024;
+    let advice = match fits.checked_ilog2() {
+        Some(power) => format!("give {} or less", 1_u64 << power),
+        None => "leave it out".to_owned(),
+    };
+    Err(AppError::Usage(format!(
+        "--ring-kib {}: the two rings would take {} of the {} of memory that are available, more than a quarter: {advice}",
+        bytes / 1024,
+        size(needed),
+        size(available),
     )))
 }
 
@@ -159,6 +190,28 @@ mod tests {
             Err(AppError::Kernel(text)) => text,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn rings_leave_the_host_its_memory() {
+        let folder = std::env::temp_dir().join(format!("uio-trace-rings-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("proc")).unwrap();
+        let root = Root::at(&folder);
+        assert!(rings_fit(&root, Some(1 << 30)).is_ok(), "not known");
+        let text = "MemTotal:  4194304 kB\nMemFree: 1 kB\nMemAvailable:    3145728 kB\n";
+        std::fs::write(folder.join("proc/meminfo"), text).unwrap();
+        assert!(rings_fit(&root, None).is_ok());
+        assert!(rings_fit(&root, Some(256 << 20)).is_ok());
+        let error = rings_fit(&root, Some(1 << 30)).unwrap_err();
+        assert_eq!(
+            (error.exit_code(), error.to_string().as_str()),
+            (
+                2,
+                "--ring-kib 1048576: the two rings would take 2.0 GiB of the 3.0 GiB of memory that are available, more \
+                 than a quarter: give 262144 or less"
+            )
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! `report`: what a recording tells, or a trace made for it, in one of five forms.
 
 use super::{
+    device,
     filter::Filter,
     meta,
     signals::{self, Stop},
     tracer::Tracer,
 };
 use crate::{
-    config::{ReportConfig, ReportForm, ReportSource},
+    config::{ReportConfig, ReportForm, ReportSource, is_stream},
     error::AppError,
     event::Event,
     format::rfc3339,
@@ -21,7 +22,9 @@ use crate::{
     },
     say::say,
 };
+use std::fs::File;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -58,14 +61,24 @@ pub async fn run(config: ReportConfig) -> Result<(), AppError> {
 /// The story of a recording.
 ///
 /// # Errors
-/// [`AppError::Failed`] with the file and what is wrong with it.
+/// [`AppError::Failed`] with the file and what is wrong with it; [`AppError::Usage`] for a device that it has not.
 pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
     // An error on opening names the file already.
-    let reader = recording::read(path).map_err(|error| match error {
+    let reader = if is_stream(path) {
+        std::io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|cause| AppError::Failed(format!("standard input cannot be read: {cause}")))
+            .map(|input| recording::Reader::new(File::from(input)))?
+    } else {
+        recording::read(path)
+    };
+    let reader = reader.map_err(|error| match error {
         recording::RecordingError::Open { .. } => AppError::Failed(error.to_string()),
         other => AppError::Failed(format!("{}: {other}", path.display())),
     })?;
     let mut told = Told::default();
+    let mut devices = device::Recorded::new(filter);
     let mut builder: Option<StoryBuilder> = None;
     for record in reader {
         let record = record.map_err(|error| AppError::Failed(format!("{}: {error}", path.display())))?;
@@ -77,6 +90,9 @@ pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
                 }
             }
             Record::Event(event) => {
+                if let Some(devices) = &mut devices {
+                    devices.look(&event);
+                }
                 let builder = builder.get_or_insert_with(|| {
                     told.nameless = true;
                     StoryBuilder::new(nameless(event.ts_ns))
@@ -95,7 +111,10 @@ pub fn from_file(path: &Path, filter: &mut Filter) -> Result<Story, AppError> {
         ))
     })?;
     let end_ns = builder.now_ns();
-    let remarks = told.remarks();
+    let mut remarks = told.remarks();
+    if let Some(devices) = devices {
+        remarks.extend(devices.judge(filter, &path.display().to_string())?);
+    }
     Ok(builder.finish(end_ns, remarks, |snapshot| filter.shape(snapshot)))
 }
 

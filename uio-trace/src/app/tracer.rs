@@ -126,6 +126,7 @@ impl Tracer {
         if config.pid.is_some() && !hosts_pids {
             return Err(AppError::Usage(format!("--pid: {}", namespaces::NOT_THE_HOSTS)));
         }
+        preflight::rings_fit(root, config.ring_bytes)?;
         let facts = KernelFacts::read(root);
         preflight::may_trace(&facts)?;
         if let Some(pid) = config.pid

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("form").multiple(false))]
 pub struct ReportArgs {
-    /// A recording
+    /// A recording; - is standard input
     #[arg(
         value_name = "FILE",
         required_unless_present = "live",
@@ -61,7 +61,7 @@ pub struct DiffArgs {
 /// Where a result goes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OutputArgs {
-    /// File to write (default: standard output)
+    /// File to write (default: standard output, as is -)
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
     /// Replace OUT if it exists

@@ -1,6 +1,6 @@
 //! Validated values of `report` and `diff`.
 
-use super::{TraceConfig, duration};
+use super::{TraceConfig, duration, is_stream};
 use crate::{
     app::output::Target,
     cli::{DiffArgs, OutputArgs, ReportArgs, TraceArgs},
@@ -63,9 +63,21 @@ pub struct DiffConfig {
 
 fn target(args: &OutputArgs) -> Target {
     Target {
-        path: args.output.clone(),
+        path: args.output.clone().filter(|path| !is_stream(path)),
         force: args.force,
     }
+}
+
+/// An option that says how to trace, where one is given.
+fn for_tracing(args: &TraceArgs) -> Option<&'static str> {
+    let given = [
+        ("--slow", args.slow != TraceArgs::SLOW),
+        ("--hold-uio", args.hold_uio),
+        ("--cost", args.cost),
+        ("--bpf-log", args.bpf_log),
+        ("--ring-kib", args.ring_kib.is_some()),
+    ];
+    given.into_iter().find(|option| option.1).map(|option| option.0)
 }
 
 impl ReportConfig {
@@ -75,17 +87,10 @@ impl ReportConfig {
         let trace = TraceConfig::new(&args.trace)?;
         let source = match (&args.file, &args.live) {
             (Some(file), _) => {
-                let TraceArgs {
-                    slow,
-                    bpf_log,
-                    ring_kib,
-                    ..
-                } = &args.trace;
-                if *bpf_log || ring_kib.is_some() || *slow != TraceArgs::SLOW {
-                    return Err(AppError::Usage(
-                        "--slow, --bpf-log and --ring-kib are for tracing: a recording is as it was recorded"
-                            .into(),
-                    ));
+                if let Some(option) = for_tracing(&args.trace) {
+                    return Err(AppError::Usage(format!(
+                        "{option} has no effect on a recording, which is as it was recorded: leave it out, or give it to record"
+                    )));
                 }
                 if args.trace.cgroup.is_some() {
                     return Err(AppError::Usage(

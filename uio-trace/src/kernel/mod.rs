@@ -8,6 +8,7 @@ pub mod cpus;
 pub mod descriptors;
 pub mod disks;
 pub mod lockdown;
+pub mod memory;
 pub mod namespaces;
 pub mod offsets;
 pub mod privileges;

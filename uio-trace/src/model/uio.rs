@@ -317,11 +317,11 @@ impl Uio {
         self.read_ns
     }
 
-    /// Is the driver there?
-    pub fn present(&self) -> bool {
+    /// Is the driver there? `None`: nothing has told, and no device that is there does.
+    pub fn present(&self) -> Option<bool> {
         match self.presence {
-            Some(presence) => presence == UioPresence::Present,
-            None => self.devices.values().any(|d| d.gone_ns.is_none()),
+            Some(presence) => Some(presence == UioPresence::Present),
+            None => self.devices.values().any(|d| d.gone_ns.is_none()).then_some(true),
         }
     }
 

@@ -23,8 +23,8 @@ struct Record<'a, T: Serialize> {
 struct IntervalRecord<'a> {
     #[serde(flatten)]
     interval: Interval,
-    /// Is the uio driver there?
-    uio_present: bool,
+    /// Is the uio driver there? null: not known.
+    uio_present: Option<bool>,
     /// Drains that ended in the interval and are not among the rows.
     aio_drains_omitted: u64,
     /// Grace periods of all percpu_refs.

@@ -261,7 +261,11 @@ pub fn story() -> Story {
 
 /// A trace in which nothing happened.
 pub fn idle() -> Story {
-    tell(meta(), Vec::new(), 10_000_000_000)
+    let absent = Event {
+        ts_ns: 0,
+        kind: EventKind::UioPresence(UioPresence::Absent),
+    };
+    tell(meta(), vec![absent], 10_000_000_000)
 }
 
 /// What markup, terminals and formats could trip over.

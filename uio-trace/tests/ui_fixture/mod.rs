@@ -61,7 +61,7 @@ pub fn meta() -> Meta {
 pub fn empty() -> Snapshot {
     Snapshot {
         interval: interval(S),
-        uio_present: false,
+        uio_present: Some(false),
         uio_devices: Vec::new(),
         ref_owners: Vec::new(),
         grace_period_ns: Histogram::default(),
@@ -99,7 +99,7 @@ pub fn rich_at(elapsed_ns: u64) -> Snapshot {
     };
     Snapshot {
         interval: interval(elapsed_ns),
-        uio_present: true,
+        uio_present: Some(true),
         uio_devices: devices(),
         ref_owners: owners(),
         grace_period_ns: Histogram::default(),

@@ -16,6 +16,7 @@ use crate::{
     },
     report,
     say::say,
+    stdout,
 };
 use std::{
     io::Write,
@@ -38,11 +39,15 @@ const READ_AT_LEAST: Duration = Duration::from_secs(60);
 pub async fn run(config: ExecConfig) -> Result<(), AppError> {
     let name = config.command.first().cloned().unwrap_or_default();
     let path = command::find(&name)?;
-    let target = config
-        .output
-        .as_deref()
-        .map(|file| Target::claim(file, config.force, false))
-        .transpose()?;
+    // Before CMD runs, which may take long and cannot be taken back.
+    let target = match config.output.as_deref() {
+        Some(_) if config.to_standard_output() => {
+            stdout::check()?;
+            None
+        }
+        Some(file) => Some(Target::claim(file, config.force, false)?),
+        None => None,
+    };
     let root = Root::system();
     if !namespaces::pids_are_the_hosts(&root) {
         return Err(AppError::Usage(format!("exec: {}", namespaces::NOT_THE_HOSTS)));
@@ -203,7 +208,7 @@ fn summary(ended: ExitStatus, family: &Family) -> String {
     text
 }
 
-/// The report, to FILE or standard error.
+/// The report, to FILE, standard output or standard error; to the last where that fails.
 fn write(
     meta: &Meta,
     snapshot: &Snapshot,
@@ -219,14 +224,25 @@ fn write(
         };
         report::text::render(meta, snapshot, &options)
     };
-    let Some(mut target) = target else {
-        return Ok(std::io::stderr().lock().write_all(text.as_bytes())?);
+    let to_standard_error = || std::io::stderr().lock().write_all(text.as_bytes());
+    let written = match target {
+        Some(target) => target.fill(text.as_bytes()),
+        None if config.to_standard_output() => to_standard_output(&text),
+        None => {
+            return to_standard_error()
+                .map_err(|cause| AppError::Failed(format!("writing to standard error failed: {cause}")));
+        }
     };
-    let (path, mut file) = target.first(false)?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .map_err(|cause| {
-            let _ = std::fs::remove_file(&path);
-            AppError::Failed(format!("{} cannot be written: {cause}", path.display()))
-        })
+    // CMD does not run again for it.
+    written.map_err(|error| match to_standard_error() {
+        Ok(()) => AppError::Failed(format!("{error}; the report is on standard error, above")),
+        Err(_) => error,
+    })
+}
+
+fn to_standard_output(text: &str) -> Result<(), AppError> {
+    let mut out = stdout::lock()?;
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    // Not as elsewhere: that its reader went away does not make it well written.
+    written.map_err(|cause| AppError::Failed(format!("writing to standard output failed: {cause}")))
 }

@@ -21,6 +21,7 @@ use crate::{
     say::say,
 };
 pub use live::LiveRecording;
+pub(super) use piece::size;
 use recorder::Recorder;
 use std::time::Duration;
 use target::Target;

@@ -6,7 +6,8 @@
 use crate::{app::owned_file, error::AppError};
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -36,6 +37,15 @@ fn cannot(path: &Path, cause: &io::Error) -> AppError {
         _ => "; name another FILE with -o",
     };
     AppError::Failed(format!("{} cannot be written: {cause}{advice}", path.display()))
+}
+
+/// Whether the file is still the one of that name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(file), Ok(there)) => id(file) == id(there),
+        _ => false,
+    }
 }
 
 /// Only files are replaced, never devices, folders or links.
@@ -109,6 +119,35 @@ impl Target {
         Ok((self.path.clone(), file))
     }
 
+    /// Writes the whole file; only then it takes the place of the one before.
+    ///
+    /// # Errors
+    /// When it cannot be written, or who ran meanwhile has removed or replaced it. Nothing of it is left then.
+    pub fn fill(mut self, bytes: &[u8]) -> Result<(), AppError> {
+        let (place, mut file) = match self.claimed.take() {
+            Some(claimed) => claimed,
+            None => self.another()?,
+        };
+        let mut write = || {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            if !is_at(&file, &place) {
+                return Err(io::Error::other("it was removed or replaced meanwhile"));
+            }
+            if place != self.path {
+                fs::rename(&place, &self.path)?;
+            }
+            Ok(())
+        };
+        let written = write();
+        written.map_err(|cause| {
+            if is_at(&file, &place) {
+                let _ = fs::remove_file(&place);
+            }
+            cannot(&self.path, &cause)
+        })
+    }
+
     /// FILE becomes FILE.1, FILE.1 becomes FILE.2, the last one goes; gives a new FILE.
     ///
     /// # Errors
@@ -150,7 +189,9 @@ impl Target {
 impl Drop for Target {
     /// Nothing was recorded: no empty file stays.
     fn drop(&mut self) {
-        if let Some((place, _)) = self.claimed.take() {
+        if let Some((place, file)) = self.claimed.take()
+            && is_at(&file, &place)
+        {
             let _ = fs::remove_file(place);
         }
     }
@@ -194,6 +235,37 @@ mod tests {
         target.first(false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
         assert_eq!(names(&folder), ["a"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_whole_leaves_everything_as_it_was() {
+        let folder = folder("fill");
+        let path = folder.join("a");
+        fs::write(&path, "before").unwrap();
+        let mut full = Target::claim(&path, true, false).unwrap();
+        let (place, _) = full.claimed.take().unwrap();
+        fs::remove_file(&place).unwrap();
+        full.claimed = Some((place, File::options().write(true).open("/dev/full").unwrap()));
+        let error = full.fill(b"after").unwrap_err();
+        assert!(error.to_string().contains("No space left"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before");
+        // Removed, and made anew by somebody else: that one stays.
+        let gone = Target::claim(&folder.join("b"), false, false).unwrap();
+        fs::remove_file(folder.join("b")).unwrap();
+        let error = gone.fill(b"after").unwrap_err().to_string();
+        assert!(
+            error.contains("b cannot be written: it was removed or replaced"),
+            "{error}"
+        );
+        let other = Target::claim(&folder.join("c"), false, false).unwrap();
+        fs::write(folder.join("other"), "theirs").unwrap();
+        fs::rename(folder.join("other"), folder.join("c")).unwrap();
+        assert!(other.fill(b"after").is_err());
+        assert_eq!(fs::read_to_string(folder.join("c")).unwrap(), "theirs");
+        Target::claim(&path, true, false).unwrap().fill(b"after").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "after");
+        assert_eq!(names(&folder), ["a", "c"]);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -158,7 +158,8 @@ fn nothing_here(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
         switches += owner.switches;
     }
     let uio = match (snapshot.uio_present, snapshot.uio_devices.len() as u64) {
-        (false, 0) => "uio is not loaded".to_string(),
+        (Some(false), 0) => "uio is not loaded".to_string(),
+        (None, 0) => "whether uio is loaded is not known".to_string(),
         (_, n) => format!("{} with {}", plural(n, "UIO device"), plural(ops, "operation")),
     };
     let checked = [
@@ -239,15 +240,11 @@ pub fn not_traced(snapshot: &Snapshot, subject: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, EventKind};
+    use crate::event::{Event, EventKind, UioPresence};
     use crate::model::snapshot::Probe;
     use crate::model::{Config, Model, Scope};
 
     fn with_probes(probes: &[(&str, ProbeState)]) -> Vec<Finding> {
-        let mut model = Model::new(Config {
-            start_ns: Some(0),
-            ..Config::default()
-        });
         let probe = |(subject, state): &(&str, ProbeState)| Probe {
             subject: subject.to_string(),
             hook: "h".to_string(),
@@ -259,11 +256,23 @@ mod tests {
             cost: None,
             late_cpus: Vec::new(),
         };
-        let kind = EventKind::Probes(probes.iter().map(probe).collect());
-        model.apply(Event {
-            ts_ns: 1_000_000_000,
-            kind,
+        of(&[
+            EventKind::UioPresence(UioPresence::Absent),
+            EventKind::Probes(probes.iter().map(probe).collect()),
+        ])
+    }
+
+    fn of(kinds: &[EventKind]) -> Vec<Finding> {
+        let mut model = Model::new(Config {
+            start_ns: Some(0),
+            ..Config::default()
         });
+        for kind in kinds.iter().cloned() {
+            model.apply(Event {
+                ts_ns: 1_000_000_000,
+                kind,
+            });
+        }
         model.snapshot(Scope::SinceStart).findings
     }
 
@@ -275,6 +284,17 @@ mod tests {
             findings[0].text,
             "nothing here is waiting on UIO, AIO or a percpu_ref; checked: uio is not loaded, 0 AIO drains, \
              0 kills and 0 switches of percpu_refs"
+        );
+    }
+
+    #[test]
+    fn a_driver_that_nothing_has_told_of_is_not_called_absent() {
+        let findings = of(&[]);
+        assert!(
+            findings[0]
+                .text
+                .contains("checked: whether uio is loaded is not known, 0 AIO drains"),
+            "{findings:?}"
         );
     }
 

@@ -26,8 +26,8 @@ use std::sync::Arc;
 pub struct Snapshot {
     /// The stretch.
     pub interval: Interval,
-    /// UIO driver: present or not.
-    pub uio_present: bool,
+    /// UIO driver: present or not; `None`: not known, since nothing has told of it.
+    pub uio_present: Option<bool>,
     /// UIO devices that exist, or had operations in the interval; by minor, then generation.
     pub uio_devices: Vec<UioDevice>,
     /// percpu_ref owners with activity in the interval, or dying refs; by number of kills, descending.
@@ -150,6 +150,11 @@ impl Loss {
     /// All that was lost.
     pub fn total(&self) -> u64 {
         self.dropped.values().sum()
+    }
+
+    /// Whether the kernel's count of what was seen has been read: where more was lost than seen it cannot be all.
+    pub fn seen_known(&self) -> bool {
+        self.total() <= self.seen
     }
 
     /// What was lost for these reasons (`uio_trace_common::loss`).

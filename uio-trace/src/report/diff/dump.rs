@@ -65,7 +65,7 @@ enum Record {
 struct IntervalRecord {
     #[serde(flatten)]
     interval: Interval,
-    uio_present: bool,
+    uio_present: Option<bool>,
     aio_drains_omitted: u64,
 }
 

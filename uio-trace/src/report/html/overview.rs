@@ -129,7 +129,11 @@ pub(super) fn trust(p: &mut String, story: &Story) {
             "{} of {} operations and events were lost: counts and times are lower bounds. {} still open may have lost \
              their end.",
             count(loss.total()),
-            count(loss.seen),
+            if loss.seen_known() {
+                count(loss.seen)
+            } else {
+                "an unknown number of".to_owned()
+            },
             count(loss.uncertain)
         )
     };

@@ -15,10 +15,10 @@ pub(super) fn section(p: &mut String, story: &Story) {
     let mut devices: Vec<&UioDevice> = snapshot.uio_devices.iter().collect();
     devices.sort_by(|a, b| b.mean_waiters.total_cmp(&a.mean_waiters));
     if devices.is_empty() {
-        let text = if snapshot.uio_present {
-            "There was no UIO device."
-        } else {
-            "The uio driver was not loaded."
+        let text = match snapshot.uio_present {
+            Some(true) => "There was no UIO device.",
+            Some(false) => "The uio driver was not loaded.",
+            None => "Whether the uio driver was loaded is not known.",
         };
         p.push_str(&format!("<p>{text}</p>\n</section>\n"));
         return;

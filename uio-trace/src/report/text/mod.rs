@@ -353,7 +353,11 @@ fn losses(page: &mut Page, snapshot: &Snapshot) {
     let mut text = format!(
         "{} lost of {} seen; {} aggregated, {} sent, {} decoded",
         count(loss.total()),
-        count(loss.seen),
+        if loss.seen_known() {
+            count(loss.seen)
+        } else {
+            "an unknown number".to_owned()
+        },
         count(loss.aggregated),
         count(loss.submitted),
         count(loss.decoded),

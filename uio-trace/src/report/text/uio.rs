@@ -11,8 +11,9 @@ pub(super) fn section(page: &mut Page, snapshot: &Snapshot) {
     if devices.is_empty() {
         match (findings::not_traced(snapshot, "uio"), snapshot.uio_present) {
             (Some(why), _) => page.paragraph("UIO: ", &format!("not traced: {why}"), 2),
-            (None, true) => page.line("UIO: no devices"),
-            (None, false) => page.line("UIO: the driver is not loaded"),
+            (None, Some(true)) => page.line("UIO: no devices"),
+            (None, Some(false)) => page.line("UIO: the driver is not loaded"),
+            (None, None) => page.line("UIO: whether the driver is loaded is not known"),
         }
         return;
     }

@@ -199,8 +199,15 @@ fn uio_line(snapshot: &Snapshot) -> (String, String) {
     {
         return ("not traced".into(), why);
     }
-    if !snapshot.uio_present {
-        return ("not loaded".into(), "attaches when the uio driver appears".into());
+    match snapshot.uio_present {
+        Some(true) => {}
+        Some(false) => return ("not loaded".into(), "attaches when the uio driver appears".into()),
+        None => {
+            return (
+                "not known".into(),
+                "nothing has told whether uio is loaded".into(),
+            );
+        }
     }
     let worst = busiest(snapshot).map_or_else(String::new, |d| {
         let held = d.utilization.map_or_else(|| "-".into(), format::percent);

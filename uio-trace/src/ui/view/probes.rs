@@ -196,6 +196,7 @@ fn loss_lines(loss: &Loss) -> Vec<Fact> {
         .saturating_add(loss.submitted)
         .saturating_add(loss.ignored)
         .saturating_add(loss.total());
+    let known = loss.seen_known();
     let mut seen = format!(
         "{} = {} aggregated + {} submitted",
         n(loss.seen),
@@ -206,7 +207,11 @@ fn loss_lines(loss: &Loss) -> Vec<Fact> {
         seen += &format!(" + {} ignored", n(loss.ignored));
     }
     seen += &format!(" + {} lost", n(loss.total()));
+    if !known {
+        seen = format!("not known, {} lost", n(loss.total()));
+    }
     match loss.seen.cmp(&accounted) {
+        _ if !known => {}
         Ordering::Greater => seen += &format!(" + {} in flight", n(loss.seen - accounted)),
         Ordering::Less => seen += &format!(" - {} counted later", n(accounted - loss.seen)),
         Ordering::Equal => {}

@@ -248,11 +248,10 @@ impl Tabular for DeviceRow {
 
 /// Draws the screen.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
-    let present = state.shown().is_some_and(|s| s.uio_present);
-    let empty = if present {
-        "Nothing here: no UIO device exists."
-    } else {
-        "Nothing here: the uio driver is not loaded. Its probes attach when it appears."
+    let empty = match state.shown().and_then(|s| s.uio_present) {
+        Some(true) => "Nothing here: no UIO device exists.",
+        Some(false) => "Nothing here: the uio driver is not loaded. Its probes attach when it appears.",
+        None => "Nothing here: whether the uio driver is loaded is not known.",
     };
     let row = |position: usize| state.devices.get(position);
     let used = super::draw_list(canvas, area, state, Screen::Uio, "UIO devices", row, empty);
