@@ -7,6 +7,7 @@ use std::sync::Arc;
 use uio_trace::event::DeviceKey;
 use uio_trace::model::history::{History, LockTotals, Recorder};
 use uio_trace::model::snapshot::*;
+use uio_trace::model::threads::CpuUse;
 use uio_trace_common::histogram::{bucket_high, bucket_index, bucket_low};
 
 /// CLOCK_MONOTONIC when the trace began.
@@ -206,6 +207,11 @@ pub fn devices() -> Vec<UioDevice> {
                 op: Some("write".into()),
                 threads: Some(4),
                 cpus: Some(8),
+                cpu_use: Some(CpuUse {
+                    busy: 1.24,
+                    runqueue: 0.08,
+                    idle: Some(6.51),
+                }),
                 assumptions: vec![
                     "the threads go on as before".into(),
                     "the rest of an operation takes as long".into(),
