@@ -6,6 +6,7 @@
 
 use super::limits::MAX_THREADS;
 use crate::event::{MonotonicNs, ThreadTime};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Shorter stretches together say nothing, ns.
@@ -71,7 +72,7 @@ impl Thread {
 }
 
 /// CPUs that threads use on average.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
     /// Threads on a CPU.
     pub busy: f64,

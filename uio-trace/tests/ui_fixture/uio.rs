@@ -141,6 +141,11 @@ pub fn devices() -> Vec<UioDevice> {
                 op: Some("write".into()),
                 threads: Some(4),
                 cpus: Some(8),
+                cpu_use: Some(CpuUse {
+                    busy: 1.24,
+                    runqueue: 0.08,
+                    idle: Some(6.51),
+                }),
                 assumptions: vec![
                     "the threads go on as before".into(),
                     "the rest of an operation takes as long".into(),

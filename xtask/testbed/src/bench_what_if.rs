@@ -144,6 +144,20 @@ fn median(runs: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// Where an operation's time goes, us a write.
+fn means(op: &Value) -> Value {
+    let count = op["count"].as_f64().unwrap_or(0.0).max(1.0);
+    let each = |sum: &Value| sum.as_f64().map(|ns| (ns / count / 100.0).round() / 10.0);
+    json!({
+        "latency_us": each(&op["latency_ns"]["sum"]),
+        "wait_us": each(&op["wait_ns"]["sum"]),
+        "hold_us": each(&op["hold_ns"]["sum"]),
+        "spin_us": each(&op["spin_ns"]),
+        "wake_us": each(&op["wake_ns"]),
+        "contended": op["contended"].as_f64().map(|n| (n / count * 100.0).round() / 100.0),
+    })
+}
+
 /// A line of data for each load.
 pub fn run(options: &Options) -> Result<()> {
     let measured = Measured::take(options.rounds)?;
@@ -164,6 +178,7 @@ pub fn run(options: &Options) -> Result<()> {
             "gain_traced": writes(&measured.converted_traced) / writes(&measured.stock_traced),
             "mean_waiters": record["mean_waiters"],
             "utilization": record["utilization"],
+            "op": record["ops"].as_array().and_then(|ops| ops.iter().find(|op| op["op"] == "write")).map(means),
             "what_if": record["what_if"],
         }));
     }

@@ -1,6 +1,7 @@
 //! UIO devices and their operations.
 
 use super::Histogram;
+use crate::model::threads::CpuUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -154,6 +155,8 @@ pub struct WhatIf {
     pub threads: Option<u64>,
     /// CPUs online; `None`: not known.
     pub cpus: Option<u32>,
+    /// What the threads that take part use of the CPUs; `None`: not known.
+    pub cpu_use: Option<CpuUse>,
     /// What the bounds rest on, a sentence each.
     pub assumptions: Vec<String>,
 }

@@ -77,6 +77,7 @@ fn outcome(figures: &Figures<'_>, verdict: WhatIfVerdict, reason: &str, text: St
         op: main_op(figures.ops).map(|op| op.op.clone()),
         threads: None,
         cpus: figures.cpus,
+        cpu_use: figures.cpu_use,
         assumptions: Vec::new(),
     }
 }
