@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each user of this module takes a part of it")]
 
 use super::*;
+use uio_trace::model::threads::CpuUse;
 use uio_trace_common::histogram::{bucket_high, bucket_index, bucket_low};
 
 /// `count` values around `middle` with a tail, from a fixed sequence.
